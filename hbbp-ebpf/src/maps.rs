@@ -11,8 +11,7 @@ use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::module::{MODULE_RING, ModuleEvent};
 use hbbp_ebpf::stack::{CachedStacks, Stack};
 
-use crate::on_chain::ChainWork;
-use crate::work::Work;
+use crate::work::{ChainWork, Work};
 
 /// A count map ([`hbbp_ebpf::count_map`]). There are two, of which user space shows one in [`COUNTS`]; the loader gives them
 /// room for a drain interval each, the capacity here is a placeholder. User space maps them to read them without a syscall.

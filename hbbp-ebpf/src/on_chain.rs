@@ -25,18 +25,7 @@ use crate::count;
 use crate::event_count::read;
 use crate::maps::{CHAIN_SLOTS, CHAIN_STATS, CHAIN_WORK, CHAINS, SEED};
 use crate::on_ip::{Sample, on_ip};
-use crate::work::Number;
-
-/// A chain on its way to the table, in a map for the reasons of [`crate::work`].
-#[repr(C)]
-pub(crate) struct ChainWork {
-    n: Number,
-    hash: Number,
-    number: Number,
-    top: Number,
-    /// The part of the kernel, and that of user code right behind it.
-    words: [u64; 2 * PART],
-}
+use crate::work::ChainWork;
 
 #[inline(always)]
 fn on_chain<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {

@@ -3,6 +3,7 @@
 //! They lie in a map, behind volatile accesses: the verifier follows constants through registers and the stack and would
 //! walk what comes behind once for each value that a number can have, but what is loaded from a map is any number to it.
 
+use hbbp_ebpf::chain::PART;
 use hbbp_ebpf::{CountKey, Tally};
 
 /// The work space of one CPU.
@@ -69,4 +70,15 @@ impl Number {
         // SAFETY: a unique reference is valid for writing.
         unsafe { (&raw mut self.0).write_volatile(value) }
     }
+}
+
+/// A chain on its way to the table.
+#[repr(C)]
+pub(crate) struct ChainWork {
+    pub(crate) n: Number,
+    pub(crate) hash: Number,
+    pub(crate) number: Number,
+    pub(crate) top: Number,
+    /// The part of the kernel, and that of user code right behind it.
+    pub(crate) words: [u64; 2 * PART],
 }

@@ -7,8 +7,17 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::machine::Clock;
 use crate::{host, layout};
+
+/// The guest's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
+    /// every run: runs repeat whatever else the host does, and costs can be told in instructions.
+    Instructions,
+    /// The host's time.
+    Host,
+}
 
 /// RAM of the guest in MiB: the root file system lives in it.
 pub(crate) const MEMORY: u64 = 2048;

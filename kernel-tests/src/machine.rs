@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::checkpoint::Checkpoint;
 use crate::files::GuestFiles;
+pub use crate::hardware::Clock;
 use crate::hardware::{self, Hardware};
 use crate::hardware_profile::HardwareProfile;
 use crate::kernel::Kernel;
@@ -37,16 +38,6 @@ enum Start {
     Cold,
     /// With a guest that has booted ([`crate::checkpoint`]).
     Checkpoint,
-}
-
-/// The guest's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Clock {
-    /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
-    /// every run: runs repeat whatever else the host does, and costs can be told in instructions.
-    Instructions,
-    /// The host's time.
-    Host,
 }
 
 /// A machine to be booted.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Finding, Source};
+use super::finding::{Finding, Source};
 
 /// Where a name may lead from: the top, and the folders whose files docs name in short.
 const FOLDERS: [&str; 4] = ["", "hbbp-user/src", "hbbp-ebpf/src", "xtask/src"];

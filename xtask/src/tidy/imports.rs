@@ -1,8 +1,8 @@
 //! Which module may use which in crates of several modules, which crates touch nothing but their arguments, and which print.
 //! The borders between crates are cargo's.
 
+use super::finding::{Finding, Source};
 use super::rust::{Mention, mentions};
-use super::{Finding, Source};
 
 /// Crates of several modules, each module in the order of the flow: it may use only what stands before it.
 const LINES: [(&str, &[&str]); 5] = [

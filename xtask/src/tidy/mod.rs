@@ -2,18 +2,19 @@
 
 mod circles;
 mod docs;
+mod finding;
 mod imports;
 mod rust;
 mod text;
 mod words;
 
-use std::fmt;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::command;
+use finding::{Finding, Severity, Source};
 
 /// What holds nothing of ours; .git is a file where there are several work trees.
 const SKIPPED: [&str; 2] = [".git", "target"];
@@ -46,64 +47,6 @@ pub(crate) fn tidy() -> Result<()> {
     ensure!(n_errors == 0, "found {n_errors} violations of the tidy rules");
     println!("tidy: {} files", sources.len());
     Ok(())
-}
-
-/// A text file of the workspace.
-pub(crate) struct Source {
-    /// From the top of the workspace.
-    pub(crate) path: String,
-    pub(crate) text: String,
-}
-
-/// Something untidy.
-#[derive(Debug)]
-pub(crate) struct Finding {
-    path: String,
-    line: usize,
-    severity: Severity,
-    message: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Severity {
-    Warning,
-    Error,
-}
-
-impl Source {
-    fn is_rust(&self) -> bool {
-        self.path.ends_with(".rs")
-    }
-
-    fn is_any_of(&self, parts: &[&str]) -> bool {
-        parts.iter().any(|part| self.path.contains(part))
-    }
-
-    fn finding(&self, line: usize, message: String) -> Finding {
-        Finding {
-            path: self.path.clone(),
-            line,
-            severity: Severity::Error,
-            message,
-        }
-    }
-
-    fn warning(&self, line: usize, message: String) -> Finding {
-        Finding {
-            severity: Severity::Warning,
-            ..self.finding(line, message)
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity {
-            Severity::Warning => "warning: ",
-            Severity::Error => "",
-        };
-        write!(f, "{}:{}: {severity}{}", self.path, self.line, self.message)
-    }
 }
 
 fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
@@ -182,7 +125,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, Source};
+    use super::finding::{Finding, Source};
 
     /// What one rule says of one file, without its path.
     #[track_caller]

@@ -1,7 +1,7 @@
 //! What holds for every file on its own: its name, its length, its first and last lines, what it may name.
 
+use super::finding::{Finding, Source};
 use super::rust::code;
-use super::{Finding, Source};
 
 /// No file is longer; one that is longer than the lesser limit gets a warning.
 const MAX_LINES: usize = 500;

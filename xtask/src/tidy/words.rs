@@ -3,7 +3,7 @@
 //! Comments, messages and identifiers use the terms that an engineer of the field knows. A word is listed here once the
 //! tree is free of it, so that it does not come back.
 
-use super::{Finding, Source};
+use super::finding::{Finding, Source};
 
 /// Words and phrases that were given up, and the standard terms. They are in lower case; phrases have single blanks; a
 /// plural `s` and parts of identifiers match too.
