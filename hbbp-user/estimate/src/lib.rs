@@ -48,6 +48,7 @@ mod rings;
 pub mod rule;
 mod sources;
 pub mod stages;
+mod sums;
 mod timing;
 mod totals;
 mod unseen;

@@ -8,7 +8,8 @@ use super::Estimate;
 use super::error::independent;
 use super::rule::saw_nothing;
 use super::sources::streams::Stream;
-use super::sources::{Counted, SeenBlocks, over};
+use super::sources::{Counted, SeenBlocks};
+use crate::sums::over;
 use hbbp_code::locate::TextIdx;
 
 /// Parts of an execution that rounding leaves of none.

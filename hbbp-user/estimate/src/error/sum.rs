@@ -20,7 +20,7 @@
 
 use super::strata::ByPhase;
 use super::{Correction, Spread};
-use crate::sources::over;
+use crate::sums::over;
 use crate::{BlockCount, BlockCounts, Method, Part, TiedSum};
 
 /// A sum of amounts from both methods.

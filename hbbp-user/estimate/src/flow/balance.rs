@@ -22,11 +22,12 @@
 
 use super::super::sources::streams::Stream;
 use super::conservation::Conservation;
-use super::graph::{Edge, FlowGraph, add, at};
+use super::graph::{Edge, FlowGraph};
 use super::least_squares::{Equation, solve, solve_roughly};
 use super::per_branch::PerBranch;
 use super::return_sites;
 use super::skid::SampledBlocks;
+use crate::sums::{add, at};
 use hbbp_code::blocks::BlockMap;
 
 /// Rounds in which the variances are taken from the last result. They are proportional to the true inflow, and with the

@@ -9,8 +9,8 @@
 use super::graph::FlowGraph;
 use super::least_squares::Equation;
 use crate::near::ends_near;
-use crate::sources::over;
 use crate::sources::streams::Stream;
+use crate::sums::over;
 use crate::totals::Totals;
 use hbbp_code::blocks::BlockMap;
 

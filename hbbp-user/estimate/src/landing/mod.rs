@@ -27,12 +27,12 @@ mod processes;
 mod skid;
 mod times;
 
-use super::flow::graph::at;
+use super::sources::Counted;
 use super::sources::ebs::by_instruction;
-use super::sources::{Counted, over};
 use super::stages::{Stage, Stages};
 use super::timing::{Model, SKIDS};
 use super::{EventAssignment, Unit};
+use crate::sums::{at, over};
 use code::Code;
 use flows::Prior;
 use hbbp_code::blocks::BlockMap;

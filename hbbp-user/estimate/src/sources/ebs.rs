@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Counted;
+use super::counted::{Counted, ring, summed};
 use crate::{EventAssignment, Unit};
 use hbbp_code::blocks::{BlockId, BlockMap, Flow, TextBlocks};
 use hbbp_code::locate::{Located, LocatedIp, Tally, TextIdx, Unresolved};
@@ -56,7 +56,7 @@ pub(crate) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap) ->
         ..Sampled::default()
     };
     for ip in &located.ips {
-        let ring = super::ring(snapshot, map, ip.location.text);
+        let ring = ring(snapshot, map, ip.location.text);
         let event = snapshot.run.events.get(ip.event.0 as usize);
         let unit = event.map_or(EventUnit::Other, |event| event.unit);
         match block(map, ip, ring, unit) {
@@ -100,7 +100,7 @@ impl Sampled {
             },
             ..*counted
         };
-        super::summed(serving.map(weighted).collect())
+        summed(serving.map(weighted).collect())
     }
 }
 
