@@ -45,6 +45,7 @@ mod flow;
 mod kinds_of_forms;
 mod landing;
 mod near;
+mod passages;
 mod result;
 mod rings;
 pub mod rule;
@@ -67,12 +68,14 @@ pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
 pub use flow::late::Late;
-pub use flow::passages::{Flows, Passed, summed};
+pub use flow::per_branch::Untied;
+
 use hbbp_code::blocks::BlockMap;
 use hbbp_code::locate::Located;
 use hbbp_model::snapshot::Snapshot;
 pub use landing::Skid;
 pub use near::{ends_near, near_only};
+pub use passages::{Flows, Passed, summed};
 pub use result::{BlockCounts, Outcome};
 use rings::Ran;
 pub use rule::Rule;
@@ -87,7 +90,6 @@ pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
 use totals::Totals;
-pub use totals::Untied;
 use weighed::weighed;
 
 /// Estimates how often each block ran. The streams are taken out of `located`: they become those of the result.
@@ -110,7 +112,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let n_stacks = recorded.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let n_samples = error::samples(snapshot, &assignment);
+    let n_samples = ebs::samples(snapshot, &assignment);
     let of_run = (period(units, n_stacks, n_samples), depth);
     let known = (&assignment, &branches, of_run, counted);
     let weighed = weighed((snapshot, map), of, (by.0, by.1, located), known, stages);

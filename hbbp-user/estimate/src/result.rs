@@ -9,9 +9,9 @@ use super::classes::{ClassEstimate, Ties};
 use super::error::{Corrections, Dispersion, Replicate, Strata};
 use super::flow::branches::TakenBranch;
 use super::flow::late::Late;
+use super::flow::per_branch::Untied;
 use super::landing::Skid;
 use super::sources::streams::Stream;
-use super::totals::Untied;
 use hbbp_code::locate::{Discard, Tally, Unresolved};
 use hbbp_model::snapshot::ModuleIdx;
 

@@ -15,7 +15,7 @@
 
 mod ways;
 
-use super::balance::{Errors, FEWEST};
+use super::errors::{Errors, FEWEST};
 use super::graph::{Edge, FlowGraph};
 use super::least_squares::{Equation, LONG};
 use crate::sums::{add, at, over};

@@ -20,12 +20,14 @@
 //!
 //! Times and skid depend a little on the flows, and the flows on both, so they are fitted in turn.
 
+mod blocks;
 mod code;
 mod flows;
 mod hottest;
 mod processes;
 mod skid;
 mod times;
+mod ways;
 
 use super::sources::Counted;
 use super::sources::ebs::by_instruction;

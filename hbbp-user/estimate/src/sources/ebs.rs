@@ -34,6 +34,14 @@ pub(crate) fn by_instruction(
     hits
 }
 
+/// Samples of the events that serve as EBS, wherever they fell.
+pub(crate) fn samples(snapshot: &Snapshot, assignment: &EventAssignment) -> f64 {
+    let ips = snapshot.intervals.iter().flat_map(|i| &i.ips);
+    ips.filter(|c| assignment.uses_ips_of(c.event))
+        .map(|c| c.hits as f64)
+        .sum()
+}
+
 /// What became of the samples of all events.
 #[derive(Default)]
 pub(crate) struct Sampled {
