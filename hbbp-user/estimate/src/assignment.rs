@@ -8,10 +8,24 @@
 
 use std::collections::BTreeSet;
 
-use super::Unit;
 use hbbp_code::locate::{Located, LocatedBranch, Tally};
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::{Event, EventIdx, EventUnit, Snapshot};
+
+/// The unit of estimates.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unit {
+    /// Estimated executions of instructions.
+    Executions,
+    /// Samples of a clock or of cycles: they say where time passed, not what was executed.
+    TimeWeightedSamples,
+    /// Samples of an event that counts neither executions nor time, such as micro-operations: they weigh an instruction by
+    /// that event.
+    EventWeightedSamples,
+    /// Executions on a scale of its own: of streams in branch stacks that another event than taken branches triggered. As
+    /// many as streams were seen.
+    RelativeExecutions,
+}
 
 /// The events that an estimate uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -22,6 +36,33 @@ pub struct EventAssignment {
     pub lbr: Vec<EventIdx>,
     /// The unit of the estimates.
     pub unit: Unit,
+}
+
+impl Unit {
+    /// Whether amounts are numbers of samples, which are whole in sum.
+    pub const fn is_samples(self) -> bool {
+        matches!(self, Self::TimeWeightedSamples | Self::EventWeightedSamples)
+    }
+
+    /// Stable name, used in JSON.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Executions => "executions",
+            Self::TimeWeightedSamples => "time_weighted_samples",
+            Self::EventWeightedSamples => "event_weighted_samples",
+            Self::RelativeExecutions => "relative_executions",
+        }
+    }
+
+    /// What a column of such estimates is called.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Executions => "estimated executions",
+            Self::TimeWeightedSamples => "time-weighted samples",
+            Self::EventWeightedSamples => "event-weighted samples",
+            Self::RelativeExecutions => "relative executions",
+        }
+    }
 }
 
 /// Average weighted error of EBS with samples without end, on the emulated machine with the skid of Ivy Bridge

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use super::EventAssignment;
 use super::Unit;
-use super::flow::balance::{Errors, Known, Targets, balance};
+use super::flow::balance::{Known, Targets, balance};
+use super::flow::errors::Errors;
 use super::flow::excess::excess;
 use super::flow::graph::FlowGraph;
 use super::flow::landed::Landed;

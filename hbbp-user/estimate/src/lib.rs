@@ -36,6 +36,7 @@
 
 mod assignment;
 mod bias;
+mod block_count;
 mod chance;
 mod classes;
 pub mod error;
@@ -44,19 +45,21 @@ mod flow;
 mod kinds_of_forms;
 mod landing;
 mod near;
+mod passages;
+mod result;
 mod rings;
 pub mod rule;
 mod sources;
 pub mod stages;
+mod sums;
 mod timing;
 mod totals;
 mod unseen;
 mod weighed;
 
-use std::collections::BTreeMap;
-
-pub use assignment::{EventAssignment, assign, disjoint};
+pub use assignment::{EventAssignment, Unit, assign, disjoint};
 pub use bias::Bias;
+pub use block_count::{BlockCount, Estimate, Method, Part, Reason};
 use chance::Chance;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
 pub use error::{BlockRun, Correction, Corrections, Dispersion, Replicate, Strata, Sum, strata};
@@ -65,15 +68,17 @@ pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
 use flow::graph::FlowGraph;
 pub use flow::late::Late;
-pub use flow::passages::{Flows, Passed, summed};
-use hbbp_code::blocks::{BlockId, BlockMap};
-use hbbp_code::locate::{Discard, Located, Tally, Unresolved};
-use hbbp_model::addr::Ring;
-use hbbp_model::snapshot::{ModuleIdx, ProcessIdx, Snapshot};
+pub use flow::per_branch::Untied;
+
+use hbbp_code::blocks::BlockMap;
+use hbbp_code::locate::Located;
+use hbbp_model::snapshot::Snapshot;
 pub use landing::Skid;
 pub use near::{ends_near, near_only};
+pub use passages::{Flows, Passed, summed};
+pub use result::{BlockCounts, Outcome};
 use rings::Ran;
-pub use rule::{Reason, Rule};
+pub use rule::Rule;
 use sources::ebs::Sampled;
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
@@ -85,147 +90,7 @@ pub use sources::streams::{Line, Stream, judge};
 use sources::{SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
 use totals::Totals;
-pub use totals::Untied;
 use weighed::weighed;
-
-/// The unit of estimates.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Unit {
-    /// Estimated executions of instructions.
-    Executions,
-    /// Samples of a clock or of cycles: they say where time passed, not what was executed.
-    TimeWeightedSamples,
-    /// Samples of an event that counts neither executions nor time, such as micro-operations: they weigh an instruction by
-    /// that event.
-    EventWeightedSamples,
-    /// Executions on a scale of its own: of streams in branch stacks that another event than taken branches triggered. As
-    /// many as streams were seen.
-    RelativeExecutions,
-}
-
-/// How the executions of a block are estimated.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Method {
-    /// Eventing IPs (paper section III.A).
-    Ebs,
-    /// Streams between the entries of branch stacks (paper section III.B).
-    Lbr,
-}
-
-/// One method's estimate for a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Estimate {
-    /// Samples in the block, or streams that executed it; a stream that executed half of it counts one half.
-    pub hits: f64,
-    /// How often the block ran, in the unit of the estimate: the amount of each of its instructions.
-    pub count: f64,
-    /// Standard error of `count`.
-    pub std_error: f64,
-}
-
-/// The result for one block.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BlockCount {
-    /// The block.
-    pub block: BlockId,
-    /// Its ring.
-    pub ring: Ring,
-    /// Its length in instructions.
-    pub instructions: u32,
-    /// By eventing IPs; `None` where this ring has none.
-    pub ebs: Option<Estimate>,
-    /// By streams; `None` where this ring has none.
-    pub lbr: Option<Estimate>,
-    /// How often the branch that ends it was recorded; `None` where it was not.
-    pub branch: Option<Occurrences>,
-    /// Whether that branch sits in the oldest slot out of proportion, so that `lbr` is suspect.
-    pub biased: bool,
-    /// Which of the two counts.
-    pub method: Method,
-    /// Why.
-    pub reason: Reason,
-    /// The estimate of that method, tied by the counts of classes of instructions; `None` where it was not.
-    pub tied: Option<Estimate>,
-}
-
-/// The part of one process image in the count of a block, by the block's method.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
-    /// Index in [`BlockCounts::blocks`].
-    pub block: usize,
-    /// The process image.
-    pub process: ProcessIdx,
-    /// As [`Estimate::hits`].
-    pub hits: f64,
-    /// As [`Estimate::count`].
-    pub count: f64,
-}
-
-/// What became of every sample and stream that was located, over all events, also those that the estimate does not use.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
-    /// Samples on an instruction.
-    pub resolved: Tally<()>,
-    /// Samples that are set aside.
-    pub unresolved: Tally<Unresolved>,
-    /// Those of them that lie inside an instruction, by module: there other text ran than is known.
-    pub inside: BTreeMap<ModuleIdx, u64>,
-    /// Streams that can have been executed.
-    pub accepted: Tally<()>,
-    /// Those of them that an interrupt or exception ended.
-    pub interrupted: Tally<()>,
-    /// Streams that are set aside.
-    pub discarded: Tally<Discard>,
-    /// Streams that are set aside because they cannot have been executed, and whose weight the accepted ones bear.
-    pub made_up: u64,
-}
-
-/// How often each block ran.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BlockCounts {
-    /// The events that were used, and the unit of all estimates.
-    pub assignment: EventAssignment,
-    /// Every block that a method saw, sorted by block.
-    pub blocks: Vec<BlockCount>,
-    /// Their counts by process image, sorted by (block, process).
-    pub parts: Vec<Part>,
-    /// The streams that were used, sorted by (text, process); [`execution_counts`] makes counts of instructions of them.
-    pub streams: Vec<Stream>,
-    /// Taken branches that one of these streams ended with and another one began after, sorted by (target, source).
-    pub branches: Vec<TakenBranch>,
-    /// Where they were balanced, what for.
-    pub bias: Option<Bias>,
-    /// Where eventing IPs served alone and were traced back, what was found of their skid.
-    pub skid: Option<Skid>,
-    /// Where branch stacks were read late, and streams weighed for it, when.
-    pub late: Option<Late>,
-    /// Where streams were tied to what was counted, how far they were from it.
-    pub untied: Option<Untied>,
-    /// What both corrections changed, or would have.
-    pub corrections: Corrections,
-    /// Streams in one branch stack, on average.
-    pub streams_per_stack: f64,
-    /// Branch stacks that the streams came from.
-    pub n_stacks: f64,
-    /// As many stacks would tell as much without a balance, where it took out chance alone; else as many as there were.
-    pub effective_stacks: f64,
-    /// Bootstrap replicates of stacks, for the errors of what is computed from the streams.
-    pub replicates: Vec<Replicate>,
-    /// The phases of the run, for the errors.
-    pub strata: Strata,
-    /// Where stacks do not count alike, how much counts vary beside those of stacks that do.
-    pub dispersion: Dispersion,
-    /// Samples of the EBS events in the run, those without a block included.
-    pub samples: f64,
-    /// Process images that are counted together, as [`ProcessIdx::OTHERS`].
-    pub n_together: u64,
-    /// Classes of instructions that were counted, by (class, ring); none where figures are no executions.
-    pub classes: Vec<ClassEstimate>,
-    /// What their counts take off the variances of sums.
-    pub ties: Ties,
-    /// What became of the samples and streams.
-    pub outcome: Outcome,
-}
 
 /// Estimates how often each block ran. The streams are taken out of `located`: they become those of the result.
 pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
@@ -247,7 +112,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let n_stacks = recorded.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
     let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let n_samples = error::samples(snapshot, &assignment);
+    let n_samples = ebs::samples(snapshot, &assignment);
     let of_run = (period(units, n_stacks, n_samples), depth);
     let known = (&assignment, &branches, of_run, counted);
     let weighed = weighed((snapshot, map), of, (by.0, by.1, located), known, stages);
@@ -331,85 +196,4 @@ fn leave_out(stages: Stages, located: &mut Located) -> &mut Located {
 fn period(units: f64, n_stacks: f64, n_samples: f64) -> f64 {
     let rarer = if 0.0 < n_samples { n_samples } else { n_stacks };
     units / rarer.min(n_stacks).max(1.0)
-}
-
-impl BlockCounts {
-    /// How many hits of a method tell as much as one that is independent of all others.
-    pub const fn design_effect(&self, method: Method) -> f64 {
-        match method {
-            Method::Ebs => match &self.skid {
-                Some(skid) => skid.dispersion,
-                None => 1.0,
-            },
-            Method::Lbr => self.streams_per_stack,
-        }
-    }
-}
-
-impl BlockCount {
-    /// The estimate of the chosen method, tied by counts of classes where there were any.
-    pub fn chosen(&self) -> Estimate {
-        self.tied.or(self.of(self.method)).unwrap_or_default()
-    }
-
-    /// A block that no method saw: nothing of it was executed, as far as that is known.
-    pub const fn unseen(block: BlockId, ring: Ring, instructions: u32) -> Self {
-        Self {
-            block,
-            ring,
-            instructions,
-            ebs: None,
-            lbr: None,
-            branch: None,
-            biased: false,
-            method: Method::Lbr,
-            reason: Reason::OnlyMethod,
-            tied: None,
-        }
-    }
-
-    /// The estimate of one method, where it has data of the ring.
-    pub const fn of(&self, method: Method) -> Option<Estimate> {
-        match method {
-            Method::Ebs => self.ebs,
-            Method::Lbr => self.lbr,
-        }
-    }
-}
-
-impl Unit {
-    /// Whether amounts are numbers of samples, which are whole in sum.
-    pub const fn is_samples(self) -> bool {
-        matches!(self, Self::TimeWeightedSamples | Self::EventWeightedSamples)
-    }
-
-    /// Stable name, used in JSON.
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::Executions => "executions",
-            Self::TimeWeightedSamples => "time_weighted_samples",
-            Self::EventWeightedSamples => "event_weighted_samples",
-            Self::RelativeExecutions => "relative_executions",
-        }
-    }
-
-    /// What a column of such estimates is called.
-    pub const fn noun(self) -> &'static str {
-        match self {
-            Self::Executions => "estimated executions",
-            Self::TimeWeightedSamples => "time-weighted samples",
-            Self::EventWeightedSamples => "event-weighted samples",
-            Self::RelativeExecutions => "relative executions",
-        }
-    }
-}
-
-impl Method {
-    /// Stable name, used in tables and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ebs => "EBS",
-            Self::Lbr => "LBR",
-        }
-    }
 }

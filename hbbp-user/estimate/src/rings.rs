@@ -9,9 +9,9 @@
 use super::flow::graph::FlowGraph;
 use super::flow::least_squares::Equation;
 use super::near::{ends_near, near_only};
-use super::sources::over;
 use super::sources::streams::{Judged, Stream};
 use super::{EventAssignment, units};
+use crate::sums::over;
 use hbbp_code::blocks::BlockMap;
 use hbbp_code::locate::{Discard, Located, PerRing, Tally, TextIdx};
 use hbbp_model::addr::Ring;

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use super::flow::graph::at;
+use crate::sums::at;
 use hbbp_model::kinds::{KNOWN_TIMES, Kinds, N_KINDS, kind};
 
 /// The longest skid in cycles.

@@ -7,13 +7,11 @@
 
 use std::collections::BTreeSet;
 
-use super::flow::graph::FlowGraph;
-use super::flow::per_branch::PerBranch;
 use super::near::{ends_near, near_only};
 use super::rings::unknown;
-use super::sources::over;
 use super::sources::streams::{Judged, Stream};
 use super::{EventAssignment, Sampled, units};
+use crate::sums::over;
 use hbbp_code::blocks::BlockMap;
 use hbbp_code::locate::Located;
 use hbbp_model::addr::Ring;
@@ -44,17 +42,6 @@ pub(super) struct Totals {
     pub(super) off: f64,
     /// Whether far branches are not among the taken branches.
     pub(super) near_only: bool,
-}
-
-/// How far streams were from what was counted, before they were tied to it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Untied {
-    /// Instructions of streams for each taken branch over those that were counted, less 1.
-    pub per_branch: f64,
-    /// What chance and the counts explain of that: a standard deviation.
-    pub error: f64,
-    /// Taken branches that stacks stand for over those that were counted, less 1.
-    pub taken: f64,
 }
 
 impl Totals {
@@ -93,16 +80,6 @@ impl Totals {
         Self {
             taken: self.taken * (1.0 - share),
             ..self
-        }
-    }
-
-    /// How far these streams are from what was counted.
-    pub(super) fn untied(self, streams: &[Stream], per_branch: &PerBranch, graph: &FlowGraph) -> Untied {
-        let taken: f64 = streams.iter().map(|stream| stream.weight).sum();
-        Untied {
-            per_branch: per_branch.residual(graph.runs()),
-            error: per_branch.error(),
-            taken: taken / self.taken - 1.0,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Code that samples show and streams never do: its share of all instructions.
 //!
-//! The method of such a block is EBS ([`super::rule::Reason::Fallback`]), as streams missed a block that they should have seen often.
+//! The method of such a block is EBS ([`super::Reason::Fallback`]), as streams missed a block that they should have seen often.
 //! What was counted of the whole run is counted of it as well, so that streams which stand for all taken branches would have its part
 //! twice: pipes between processes had 0.4 % of instructions too many on every hardware profile (kernel-tests/results/landed.txt).
 
@@ -8,7 +8,8 @@ use super::Estimate;
 use super::error::independent;
 use super::rule::saw_nothing;
 use super::sources::streams::Stream;
-use super::sources::{Counted, SeenBlocks, over};
+use super::sources::{Counted, SeenBlocks};
+use crate::sums::over;
 use hbbp_code::locate::TextIdx;
 
 /// Parts of an execution that rounding leaves of none.

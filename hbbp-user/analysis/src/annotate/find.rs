@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-use super::Code;
-use super::hottest::{Heat, code_at};
+use super::code::{Code, code_at};
+use super::hottest::Heat;
 use hbbp_code::locate::{TextIdx, sites};
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::names::{self, Demangle, file_name};

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use iced_x86::IntelFormatter;
 
+use super::annotated::{Annotated, Block, Branch, Line, Version};
+use super::code::Code;
 use super::disassembly::{formatter, instruction};
+use super::hottest::amount;
 use super::patched::{StaticText, mark};
 use super::versions::{SameBytes, versions};
-use super::{Annotated, Block, Branch, Code, Line, Version};
 use crate::mix::Estimated;
 use crate::time::cpi;
 use hbbp_code::blocks::{BlockId, Flow, TextBlocks, direct_target};
@@ -72,11 +74,6 @@ fn runs(lines: &[Line]) -> Vec<(ImageAddr, Vec<u8>)> {
         Some((run.first()?.addr, bytes))
     };
     runs.filter_map(run).collect()
-}
-
-/// Instructions that a block executed.
-pub(super) fn amount(block: &BlockCount) -> f64 {
-    block.chosen().count * f64::from(block.instructions)
 }
 
 /// What a version is made of.

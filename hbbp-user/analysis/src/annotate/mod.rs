@@ -3,6 +3,8 @@
 //! A function whose text was patched during the run has several text versions, each with its own counts. Versions of a
 //! text range that do not differ within the function are one.
 
+mod annotated;
+mod code;
 mod disassembly;
 mod find;
 mod function;
@@ -10,121 +12,10 @@ mod hottest;
 mod patched;
 mod versions;
 
-use std::ops::Range;
-
-use hbbp_code::blocks::Flow;
-use hbbp_estimate::{Estimate, Figure, Method, Reason};
-use hbbp_model::addr::ImageAddr;
-use hbbp_model::snapshot::ModuleIdx;
-
+pub use annotated::{Annotated, Block, Branch, Line, Predictions, Version};
+pub use code::Code;
 pub use disassembly::{disassembled, formatter, instruction, write_instruction};
 pub use find::{Found, NotFound, Query, find};
 pub use function::{annotated, bytes_of};
 pub use hottest::{Heat, hottest};
 pub use patched::StaticText;
-
-/// A range of code that is annotated as one: a function, or a text range where no function is known.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Code {
-    /// Its module.
-    pub module: ModuleIdx,
-    /// First address.
-    pub start: ImageAddr,
-    /// First address after it.
-    pub end: ImageAddr,
-    /// Name as found; of code without one, that of its module and its start.
-    pub name: String,
-}
-
-/// The annotated code of one function.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Annotated {
-    /// Which code.
-    pub code: Code,
-    /// Instructions that it executed, in the unit of the estimates.
-    pub amount: f64,
-    /// The same, over all code of the profile.
-    pub total: f64,
-    /// Samples of eventing IPs in it.
-    pub samples: u64,
-    /// Text versions, in the order of time.
-    pub versions: Vec<Version>,
-}
-
-/// One text version of a function.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Version {
-    /// When these bytes were valid, in ns since the start of the first interval.
-    pub valid: Vec<Range<u64>>,
-    /// Instructions that were executed in it, in the unit of the estimates.
-    pub amount: f64,
-    /// Its instructions, by address; where some text is not known, addresses are missing.
-    pub instructions: Vec<Line>,
-    /// Branches from one of its instructions to another.
-    pub branches: Vec<Branch>,
-}
-
-/// One instruction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Line {
-    /// Its address.
-    pub addr: ImageAddr,
-    /// The bytes that ran.
-    pub bytes: Vec<u8>,
-    /// Disassembly, in the syntax of the Intel manuals.
-    pub text: String,
-    /// Its control flow.
-    pub flow: Flow,
-    /// The block that begins here.
-    pub block: Option<Block>,
-    /// How often it ran: the count of its block.
-    pub count: f64,
-    /// Standard error of that.
-    pub std_error: f64,
-    /// Samples of eventing IPs at it.
-    pub samples: u64,
-    /// Time that passed at it; `None` where time was not sampled beside executions.
-    pub time: Option<Figure>,
-    /// Time for each execution; `None` where executions are too few to divide by.
-    pub cpi: Option<Figure>,
-    /// Of a branch that was taken, what the processor said of its predictions; `None` where it said nothing.
-    pub predictions: Option<Predictions>,
-    /// Where it stands in the source.
-    pub source: Option<String>,
-    /// What the static image has in place of these bytes, at the first of the instructions that differ; empty where it has
-    /// the same, or is not known.
-    pub linked: Vec<String>,
-}
-
-/// What is known of a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Block {
-    /// The estimate that counts, with its method and the reason; `None` where no method saw the block.
-    pub chosen: Option<(Estimate, Method, Reason)>,
-    /// By eventing IPs.
-    pub ebs: Option<Estimate>,
-    /// By streams.
-    pub lbr: Option<Estimate>,
-    /// Whether the branch that ends it is in the oldest slot too often, so that `lbr` is suspect.
-    pub biased: bool,
-}
-
-/// Predictions of a taken branch, as branch stacks have them. An untaken branch is in no stack.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Predictions {
-    /// Occurrences whose prediction is known.
-    pub known: u64,
-    /// Those of them that were mispredicted.
-    pub wrong: u64,
-}
-
-/// A branch within one version.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Branch {
-    /// Address of the branch instruction.
-    pub from: ImageAddr,
-    /// Its target.
-    pub to: ImageAddr,
-    /// Occurrences in branch stacks; `None` where it is only known from the code.
-    pub taken: Option<u64>,
-}

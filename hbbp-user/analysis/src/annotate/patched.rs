@@ -1,6 +1,7 @@
 //! What a static image has where the code that ran has other bytes.
 
-use super::{Line, disassembly::disassembled};
+use super::annotated::Line;
+use super::disassembly::disassembled;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::names::Demangle;
 use hbbp_model::snapshot::Module;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Code;
+use super::code::Code;
 use hbbp_code::locate::TextIdx;
 use hbbp_model::snapshot::{Interval, Snapshot, Text};
 

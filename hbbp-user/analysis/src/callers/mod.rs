@@ -11,15 +11,12 @@ use std::collections::BTreeMap;
 
 use crate::mix::Estimated;
 use crate::time::{Amount, scale, spenders};
-use hbbp_code::locate::{Location, TextIdx};
+use hbbp_code::locate::Location;
 use hbbp_estimate::Flows;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::EventUnit;
-pub use walk::Ends;
 use walk::Walker;
-
-/// An instruction, by its text and its index there.
-pub type At = (TextIdx, u32);
+pub use walk::{At, Ends};
 
 /// The time of call chains.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use hbbp_code::locate::TextIdx;
 use hbbp_estimate::rule::PAPER;
 use hbbp_model::addr::Va;
 use hbbp_model::snapshot::{

@@ -10,13 +10,15 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::At;
 use super::frame::{Frame, Frames};
 use crate::mix::symbol_at;
 use hbbp_code::blocks::{BlockMap, Flow};
-use hbbp_code::locate::Location;
+use hbbp_code::locate::{Location, TextIdx};
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::Snapshot;
+
+/// An instruction, by its text and its index there.
+pub type At = (TextIdx, u32);
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

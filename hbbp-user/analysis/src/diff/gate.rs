@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Figure, change};
+use super::change::{Figure, change};
 use crate::mix::{Filter, FilterError, Limit, Query, Side, Taxonomy};
 
 /// A condition on the change of some instructions.

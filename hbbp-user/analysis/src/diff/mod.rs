@@ -3,6 +3,7 @@
 //! Rows are matched by their keys. Modules with one build id are one module, whatever their paths; modules that have only
 //! the path in common are the same program in another build, whose functions are matched by name.
 
+mod change;
 mod gate;
 mod matching;
 mod significance;
@@ -10,36 +11,13 @@ mod work;
 
 use std::collections::BTreeMap;
 
+pub use change::{Change, Figure, change};
 pub use gate::{Condition, ConditionError, Gate, Measure};
 pub use matching::Modules;
 pub use significance::LEVEL;
 pub use work::{Per, PerError, Work};
 
 use crate::mix::{Axis, Cell, Mix, Unit};
-
-/// A figure with its standard error.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figure {
-    /// The figure.
-    pub value: f64,
-    /// Its standard error. Of a key that a profile does not have, the error of one sample.
-    pub std_error: f64,
-}
-
-/// What became of one key from the first profile to the second.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// One value for each axis.
-    pub key: Vec<String>,
-    /// Share of all in both profiles, 0 to 1.
-    pub shares: [Figure; 2],
-    /// Amount per unit of work in both profiles, where one was asked for.
-    pub amounts: Option<[Figure; 2]>,
-    /// Second less first: of amounts where there are any, else of shares.
-    pub change: Figure,
-    /// Significance of the change, adjusted for the number of rows: see [`LEVEL`].
-    pub adjusted_p: f64,
-}
 
 /// The difference of two profiles.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,13 +43,6 @@ pub struct Side<'a> {
     pub modules: &'a Modules,
     /// Units of work, where amounts are asked for.
     pub work: Option<Work>,
-}
-
-impl Change {
-    /// Whether the change is more than chance explains.
-    pub fn is_significant(&self) -> bool {
-        self.adjusted_p <= LEVEL
-    }
 }
 
 /// The difference of two profiles, whose mixes answer the same query in the same unit.
@@ -118,14 +89,6 @@ pub fn diff(sides: [Side<'_>; 2]) -> Diff {
         unit: first.mix.unit,
         compared,
         changes,
-    }
-}
-
-/// The second figure less the first, which are independent.
-pub fn change([a, b]: [Figure; 2]) -> Figure {
-    Figure {
-        value: b.value - a.value,
-        std_error: a.std_error.hypot(b.std_error),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Figure;
+use super::change::Figure;
 use crate::annotate::{Query, find, hottest};
 use crate::mix::Estimated;
 use hbbp_code::blocks::BlockId;

@@ -5,7 +5,7 @@
 //! of addresses alone leaves whole. So a block is what the exact counts say: instructions that follow each other, without a branch
 //! between them, and ran equally often.
 
-use super::Amounts;
+use super::amounts::Amounts;
 use hbbp_code::blocks::{Flow, Instruction};
 use hbbp_code::locate::Site;
 use hbbp_model::addr::Ring;

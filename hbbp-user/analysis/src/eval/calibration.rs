@@ -2,32 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::{Evaluation, Level, UNKNOWN};
+use super::amounts::UNKNOWN;
+use super::evaluation::{Calibration, Evaluation, LEAST, SAMPLES};
+use super::group::Level;
 use crate::mix::{Cell, Dimension, Mix};
-
-/// Share of the reference from which on a mnemonic is looked at, as a fraction: the errors of rarer ones are those of chance.
-pub const LEAST: f64 = 0.001;
-
-/// Samples that a function is looked at from: the error of the error is small then.
-pub const SAMPLES: f64 = 100.0;
 
 /// Standard errors: 95 % of what is off by chance alone is within.
 const ERRORS: f64 = 2.0;
-
-/// What is near the reference of the estimates by the rule.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-pub struct Calibration {
-    /// Mnemonics with [`LEAST`] of the reference or more.
-    pub mnemonics: u64,
-    /// Those of them that are within two standard errors.
-    pub within: u64,
-    /// Functions of known modules that the reference has [`SAMPLES`] of; none where it has no addresses.
-    pub functions: u64,
-    /// Those of them that are within two standard errors.
-    pub functions_within: u64,
-}
 
 /// The mix by function: the dimensions of its rows are the names of [`Level::Function`].
 pub(super) const FUNCTIONS: [Dimension; 3] = [Dimension::Ring, Dimension::Module, Dimension::Function];

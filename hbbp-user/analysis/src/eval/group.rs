@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Amounts, Evaluation, FunctionKey, Method};
+use super::amounts::{Amounts, FunctionKey, Method};
+use super::evaluation::Evaluation;
 use crate::mix::{Accuracy, block_error};
 
 /// Level of grouping.

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::amounts::{Amounts, FunctionKey};
 use super::block::Address;
-use super::{Amounts, FunctionKey};
 use hbbp_code::blocks::BlockMap;
 use hbbp_code::locate::Site;
 use hbbp_estimate::rule::Features;

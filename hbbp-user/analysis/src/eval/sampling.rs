@@ -4,7 +4,8 @@
 //! A method is a property of a recording: its event, precise level and period. So one profile serves one of the methods that
 //! sample addresses at the most, and the two with branch stacks where it has these.
 
-use super::{Evaluation, Method};
+use super::amounts::Method;
+use super::evaluation::Evaluation;
 use hbbp_model::snapshot::run::{Period, is_prime};
 use hbbp_model::snapshot::{Event, EventUnit, Snapshot};
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::amounts::{Amounts, FunctionKey, NO_TEXT, UNKNOWN, amount};
 use super::block::{Address, blocks_of_reference};
+use super::evaluation::Evaluation;
 use super::exact::{Exact, Names};
 use super::pairs::Pairs;
 use super::truth::{self, Ran};
-use super::{Amounts, Evaluation, FunctionKey, NO_TEXT, UNKNOWN, amount};
 use crate::mix::{Analysis, function, mnemonics};
 use hbbp_code::blocks::{BlockMap, Instruction, TextBlocks};
 use hbbp_code::locate::Site;

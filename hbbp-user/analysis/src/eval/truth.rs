@@ -9,7 +9,7 @@ use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, ProcessIdx, Snapshot, Text};
 use hbbp_reference::{Block, KERNEL, Reference};
 
-use super::amount;
+use super::amounts::amount;
 use super::exact::AddressCounts;
 
 /// An instruction of the reference.

@@ -6,61 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
+use super::call_sites::{CallSite, Calls};
 use super::function::range_at;
-use super::{Loops, Region};
-use crate::callers::{At, Callers, Charged, Ends};
+use super::nest::Loops;
+use super::region::Region;
+use crate::callers::{At, Callers, Charged};
 use crate::mix::{Estimated, function as function_at};
 use crate::time::Amount;
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_code::locate::TextIdx;
-use hbbp_estimate::Figure;
-use hbbp_model::addr::ImageAddr;
-use hbbp_model::snapshot::{EventUnit, ModuleIdx, Snapshot};
-
-/// What was called from where, by call chains.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Calls {
-    /// The unit of inclusive time.
-    pub unit: EventUnit,
-    /// The time of all samples with a chain.
-    pub total: f64,
-    /// How the chains ended.
-    pub ends: Ends,
-    /// The calls with the most time of what they called, by that.
-    pub sites: Vec<CallSite>,
-    /// How many there are.
-    pub n_sites: usize,
-}
-
-/// A call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallSite {
-    /// The module of the call.
-    pub module: ModuleIdx,
-    /// Its address there.
-    pub addr: ImageAddr,
-    /// Its function: the name of its symbol, or of its module and address.
-    pub function: String,
-    /// Its source line, once [`Loops::locate`] has been told of locations.
-    pub line: Option<String>,
-    /// The innermost loop that it lies in, as an index.
-    pub within: Option<usize>,
-    /// The time of what it called, or of the loop that it called.
-    pub time: Figure,
-}
+use hbbp_model::snapshot::Snapshot;
 
 /// Most calls that are kept of all, and of each loop.
 const MOST_SITES: usize = 50;
 const MOST_CALLERS: usize = 5;
-
-impl Calls {
-    /// Gives loops their numbers after sorting; the new place of each, if it still has one.
-    pub(super) fn renumber(&mut self, places: &[Option<usize>]) {
-        for site in &mut self.sites {
-            site.within = site.within.and_then(|n| places.get(n).copied().flatten());
-        }
-    }
-}
 
 /// The functions with calls on chains that are not among the ranges of blocks that were `seen`, sorted.
 pub(super) fn unseen(

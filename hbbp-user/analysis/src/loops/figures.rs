@@ -25,12 +25,30 @@ use hashbrown::DefaultHashBuilder;
 use super::function::Function;
 use super::graph::Digraph;
 use super::natural::{Levels, NaturalLoop};
-use super::{Entered, Region, Rounds};
+use super::region::Region;
 use crate::time::{Amount, Time};
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_estimate::{BlockCount, BlockCounts, Figure, Method, Passed, Sum};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::ModuleIdx;
+
+/// How often control went through a loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rounds {
+    /// Times that the loop was gone round, those that leave it before its end included.
+    pub iterations: Figure,
+    /// Times that it was entered from outside, and iterations for each of them; `None` where it was never seen to be entered.
+    pub entered: Option<Entered>,
+}
+
+/// How often a loop was entered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entered {
+    /// Times that it was entered from outside.
+    pub invocations: Figure,
+    /// Iterations for each of them.
+    pub trips: Figure,
+}
 
 /// How often control went through a loop; `None` where nothing was recorded that led into it. Samples skid as far as `skid`
 /// over an edge, where that is known.

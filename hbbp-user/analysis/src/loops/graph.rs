@@ -174,7 +174,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     /// Graphs with this number of nodes, with one or two roots.
-    pub(in crate::loops) fn drawn(n: std::ops::Range<usize>) -> impl Strategy<Value = (Digraph, Vec<usize>)> {
+    pub(crate) fn drawn(n: std::ops::Range<usize>) -> impl Strategy<Value = (Digraph, Vec<usize>)> {
         n.prop_flat_map(|n| {
             let edges = prop::collection::vec((0..n, 0..n), 0..3 * n);
             let roots = prop::collection::vec(0..n, 0..2);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::class::Class;
 use super::dimension::{DependsOn, Dimension};
 use super::taxonomy::Taxonomy;
 
@@ -66,14 +67,26 @@ impl Axis {
         self.dimension() == Some(dimension)
     }
 
-    /// All values that it can have, where these are few and do not depend on the run.
-    pub fn known_values(&self) -> Option<Vec<String>> {
-        super::class::values_of(self)
-    }
-
     /// What its values depend on.
     pub fn depends_on(&self) -> DependsOn {
         self.dimension().map_or(DependsOn::Form, Dimension::depends_on)
+    }
+}
+
+impl Class {
+    /// The values of an axis that depends on the form: one, or of a taxonomy one for each group that it is in.
+    pub fn values(&self, axis: &Axis) -> Vec<String> {
+        match axis {
+            Axis::Dimension(dimension) => vec![self.value(*dimension).unwrap_or_default()],
+            Axis::Taxonomy(taxonomy) => {
+                let groups = taxonomy.groups_of(self);
+                if groups.is_empty() {
+                    vec![NO_GROUP.to_owned()]
+                } else {
+                    groups
+                }
+            }
+        }
     }
 }
 

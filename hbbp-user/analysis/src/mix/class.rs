@@ -8,14 +8,11 @@
 
 use iced_x86::{Code, EncodingKind, Instruction, Mnemonic, OpKind, Register};
 
-use super::axis::{Axis, NO_GROUP};
 use super::category::{Category, Legacy, category, strip_encoding};
 use super::dimension::Dimension;
 use super::extension::extension;
-use super::level::{LEVELS, level};
-use super::mitigation;
-use super::operands::{ELEMENTS, element, flops, form};
-use super::patch;
+use super::level::level;
+use super::operands::{Packing, element, flops, form};
 use hbbp_code::blocks::{Flow, Form, memory_access};
 
 /// The static properties of an instruction form.
@@ -45,17 +42,6 @@ pub struct Class {
     pub form: String,
     /// Floating-point operations of one execution.
     pub flops: u32,
-}
-
-/// How an instruction treats the elements of its vector operands.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Packing {
-    /// It has no vector operand.
-    None,
-    /// It works on one element.
-    Scalar,
-    /// It works on all elements.
-    Packed,
 }
 
 /// What an instruction does with memory.
@@ -129,39 +115,12 @@ impl Class {
         };
         Some(value)
     }
-
-    /// The values of an axis that depends on the form: one, or of a taxonomy one for each group that it is in.
-    pub fn values(&self, axis: &Axis) -> Vec<String> {
-        match axis {
-            Axis::Dimension(dimension) => vec![self.value(*dimension).unwrap_or_default()],
-            Axis::Taxonomy(taxonomy) => {
-                let groups = taxonomy.groups_of(self);
-                if groups.is_empty() {
-                    vec![NO_GROUP.to_owned()]
-                } else {
-                    groups
-                }
-            }
-        }
-    }
-}
-
-impl Packing {
-    const ALL: [Self; 3] = [Self::None, Self::Scalar, Self::Packed];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Scalar => "scalar",
-            Self::Packed => "packed",
-        }
-    }
 }
 
 impl Memory {
-    const ALL: [Self; 4] = [Self::None, Self::Read, Self::Write, Self::ReadWrite];
+    pub(super) const ALL: [Self; 4] = [Self::None, Self::Read, Self::Write, Self::ReadWrite];
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Read => "read",
@@ -172,9 +131,9 @@ impl Memory {
 }
 
 impl Lock {
-    const ALL: [Self; 3] = [Self::None, Self::Prefixed, Self::Implied];
+    pub(super) const ALL: [Self; 3] = [Self::None, Self::Prefixed, Self::Implied];
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Prefixed => "locked",
@@ -183,41 +142,8 @@ impl Lock {
     }
 }
 
-/// All values that an axis can have; `None` where they depend on the run, or are numbers or too many.
-pub(super) fn values_of(axis: &Axis) -> Option<Vec<String>> {
-    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let dimension = match axis {
-        Axis::Dimension(dimension) => *dimension,
-        Axis::Taxonomy(taxonomy) => {
-            let groups = taxonomy.groups.iter().map(|group| group.name.clone());
-            return Some(groups.chain([NO_GROUP.to_owned()]).collect());
-        }
-    };
-    Some(match dimension {
-        Dimension::Mnemonic => Mnemonic::values().map(name).collect(),
-        Dimension::Extension => {
-            let mut extensions: Vec<String> = Code::values().map(extension).collect();
-            extensions.sort_unstable();
-            extensions.dedup();
-            extensions
-        }
-        Dimension::Category => owned(&Category::ALL.map(Category::name)),
-        Dimension::Packing => owned(&Packing::ALL.map(Packing::name)),
-        Dimension::Memory => owned(&Memory::ALL.map(Memory::name)),
-        Dimension::Lock => owned(&Lock::ALL.map(Lock::name)),
-        Dimension::ControlFlow => owned(&Flow::ALL.map(flow_name)),
-        Dimension::Level => owned(&LEVELS),
-        Dimension::Element => owned(&ELEMENTS),
-        Dimension::Mitigation => owned(&mitigation::NAMES),
-        Dimension::Patch => owned(&patch::NAMES),
-        Dimension::Ring => owned(&["kernel", "user"]),
-        Dimension::Source => owned(&["EBS", "LBR"]),
-        _ => return None,
-    })
-}
-
 /// The name of a mnemonic as in the Intel manuals.
-fn name(mnemonic: Mnemonic) -> String {
+pub(super) fn name(mnemonic: Mnemonic) -> String {
     format!("{mnemonic:?}").to_uppercase()
 }
 
@@ -229,7 +155,7 @@ fn legacy(code: Code) -> Legacy {
     }
 }
 
-const fn flow_name(flow: Flow) -> &'static str {
+pub(super) const fn flow_name(flow: Flow) -> &'static str {
     match flow {
         Flow::Next => "next",
         Flow::Idle => "idle",

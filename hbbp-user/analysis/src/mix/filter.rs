@@ -1,22 +1,10 @@
 //! Filters: conditions on the value of an axis, `AXIS=PATTERN` or `AXIS!=PATTERN`.
-//!
-//! Patterns are globs without regard to case: `*`, `?`, `[a-z]`, `{AVX,FMA}`; a value that equals the pattern matches
-//! too, so that `module=[kernel]` means what it says.
 
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
-
 use super::axis::{Axis, UnknownAxis};
+use super::pattern::{Pattern, PatternError};
 use super::taxonomy::Taxonomy;
-
-/// A pattern for values.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    text: String,
-    /// `None` for a text without special characters, which is faster to compare.
-    glob: Option<GlobMatcher>,
-}
 
 /// A condition that instructions pass or not.
 #[derive(Clone, Debug)]
@@ -44,13 +32,8 @@ pub enum FilterError {
     #[error(transparent)]
     Axis(#[from] UnknownAxis),
     /// Its pattern is not a glob.
-    #[error("invalid pattern `{pattern}`: {why}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
     /// No instruction can have such a value.
     #[error("no {axis} matches `{pattern}`; {} are {}", plural(axis), known.join(", "))]
     NoValue {
@@ -66,27 +49,6 @@ pub enum FilterError {
 /// `values of lock`: names of axes have no plural of their own.
 fn plural(axis: &str) -> String {
     format!("values of {axis}")
-}
-
-impl Pattern {
-    /// Compiles a glob.
-    pub fn new(text: &str) -> Result<Self, FilterError> {
-        let glob = GlobBuilder::new(text).case_insensitive(true).build();
-        let glob = glob.map_err(|error| FilterError::Pattern {
-            pattern: text.to_owned(),
-            why: error.kind().to_string(),
-        })?;
-        let is_plain = !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
-        Ok(Self {
-            text: text.to_owned(),
-            glob: (!is_plain).then(|| glob.compile_matcher()),
-        })
-    }
-
-    /// Whether a value matches.
-    pub fn matches(&self, value: &str) -> bool {
-        self.text.eq_ignore_ascii_case(value) || self.glob.as_ref().is_some_and(|glob| glob.is_match(value))
-    }
 }
 
 impl Filter {
@@ -132,7 +94,7 @@ impl Filter {
         }
         Err(FilterError::NoValue {
             axis: self.axis.name().to_owned(),
-            pattern: self.pattern.text.clone(),
+            pattern: self.pattern.text().to_owned(),
             known,
         })
     }
@@ -150,7 +112,7 @@ impl std::fmt::Display for Filter {
             Sense::Matching => "=",
             Sense::Others => "!=",
         };
-        write!(f, "{}{sign}{}", self.axis, self.pattern.text)
+        write!(f, "{}{sign}{}", self.axis, self.pattern.text())
     }
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-use super::sites::function;
+use super::symbols::function;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, Text};
 

@@ -2,13 +2,34 @@
 
 use iced_x86::{Instruction, MemorySize, OpKind, Register};
 
-use super::class::Packing;
+/// How an instruction treats the elements of its vector operands.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Packing {
+    /// It has no vector operand.
+    None,
+    /// It works on one element.
+    Scalar,
+    /// It works on all elements.
+    Packed,
+}
 
 /// Names of the types of data elements; an instruction without data has none of them.
 pub(super) const ELEMENTS: [&str; 14] = [
     "none", "int8", "int16", "int32", "int64", "int128", "int256", "int512", "bfloat16", "float16",
     "float32", "float64", "float80", "other",
 ];
+
+impl Packing {
+    pub(super) const ALL: [Self; 3] = [Self::None, Self::Scalar, Self::Packed];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Scalar => "scalar",
+            Self::Packed => "packed",
+        }
+    }
+}
 
 /// The mnemonic with the kinds of the explicit operands: `MOV R64, M64`; sizes are in bits.
 pub(super) fn form(mnemonic: &str, instruction: &Instruction) -> String {

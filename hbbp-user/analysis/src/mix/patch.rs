@@ -7,7 +7,7 @@
 
 use iced_x86::{Instruction, Mnemonic};
 
-use super::sites::symbol_at;
+use super::symbols::symbol_at;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, StaticBranch};
 

@@ -7,11 +7,12 @@ use super::dimension::Dimension;
 use super::mitigation::mitigations;
 use super::patch::patches;
 use super::query::Query;
+use super::symbols::{function, symbol_at};
 use hbbp_code::blocks::{BlockMap, Flow, Instruction, TextBlocks};
 use hbbp_estimate::BlockCount;
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::{
-    Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, StaticBranch, Symbol, Text, Thread,
+    Module, ModuleIdx, Process, ProcessIdx, Snapshot, SourceLocations, StaticBranch, Text, Thread,
 };
 
 /// The block whose instructions are asked for.
@@ -270,21 +271,4 @@ impl Here<'_> {
         let offset = usize::try_from(offset).unwrap_or(0);
         self.bytes.bytes.get(..offset).unwrap_or(&[])
     }
-}
-
-/// The function that covers an address: its name, or the module's with the function's start (`/bin/gzip+0x4290`).
-pub fn function(module: &Module, addr: ImageAddr) -> Option<String> {
-    let symbol = symbol_at(module, addr)?;
-    Some(match symbol.name.as_str() {
-        "" => format!("{}+{}", module.name, symbol.start),
-        name => name.to_owned(),
-    })
-}
-
-/// The symbol that covers an address. One without a length reaches to the next one.
-pub fn symbol_at(module: &Module, addr: ImageAddr) -> Option<&Symbol> {
-    let n_before = module.symbols.partition_point(|s| s.start <= addr);
-    let symbol = module.symbols.get(n_before.checked_sub(1)?)?;
-    let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;
-    inside.then_some(symbol)
 }

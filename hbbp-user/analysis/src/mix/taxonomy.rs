@@ -22,8 +22,6 @@
 //! (`division + square root`), and one in no group belongs to `(none)`: so rows add up to the same total as any others.
 //! A filter on a group takes all its instructions, whatever other groups they are in.
 
-mod processwatch;
-
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,8 +30,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::class::Class;
 use super::dimension::{DependsOn, Dimension};
-use super::filter::Pattern;
-pub use processwatch::processwatch_categories;
+use super::pattern::Pattern;
 
 /// Named groups of instructions.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 
 use std::io::{self, Write};
 
-use super::{Block, Missing, Vector, Vectors};
+use super::by_slice::{Block, Missing, Vector, Vectors};
 use hbbp_estimate::Unit;
 use hbbp_model::printable::harmless;
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::process_of;
 use crate::mix::Estimated;
 use hbbp_code::blocks::BlockId;
 use hbbp_code::locate::AddressMap;
@@ -248,4 +247,18 @@ fn one_unit(estimated: &Estimated<'_>) -> f64 {
         }
         _ => 1.0,
     }
+}
+
+/// The entry of a process image, or of one of its threads, that a count names.
+fn process_of(
+    processes: &HashMap<(u32, u32, u32), ProcessIdx>,
+    (tgid, exec_id, tid): (u32, u32, u32),
+) -> ProcessIdx {
+    use hbbp_model::snapshot::Thread;
+
+    let known = |tid| processes.get(&(tgid, exec_id, tid)).copied();
+    known(tid)
+        .or_else(|| known(Thread::OTHERS))
+        .or_else(|| known(0))
+        .unwrap_or(ProcessIdx::KERNEL)
 }

@@ -11,7 +11,7 @@
 
 use std::io::{self, Write};
 
-use super::Vectors;
+use super::by_slice::Vectors;
 use super::clusters::{Clusters, DIMENSIONS, Point, best};
 use super::lines::Ids;
 

@@ -1,11 +1,15 @@
 //! Vectors of two threads and the kernel, by hand.
 
+use std::collections::HashMap;
+
 use super::*;
 use hbbp_ebpf::{CountKey, EventTag, Tally};
-use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_estimate::Rule;
+use hbbp_model::addr::{ImageAddr, Ring, Va};
+use hbbp_model::slices::{Rings, Slices};
 use hbbp_model::snapshot::{
-    Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Period, Text,
-    Thread,
+    Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Period, Process,
+    ProcessIdx, Snapshot, Text, Thread,
 };
 use hbbp_model::streams::ThreadCounts;
 

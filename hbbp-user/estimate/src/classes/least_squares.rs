@@ -15,7 +15,7 @@
 //! Executions are not negative: those that would be are 0, and the others bear what they lack.
 
 use crate::Figure;
-use crate::flow::graph::at;
+use crate::sums::at;
 
 /// A class: the sum of the terms, block and times, was counted.
 #[derive(Clone, Debug, PartialEq)]

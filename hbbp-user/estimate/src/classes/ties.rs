@@ -6,7 +6,7 @@
 //! that run together what V does not.
 
 use super::least_squares::{Factor, Row, by_block};
-use crate::flow::graph::at;
+use crate::sums::at;
 
 /// The ties between blocks and classes; none where nothing was counted.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,9 +7,10 @@
 //!
 //! [`Amounts`]: super::super::sources::streams::Amounts
 
+use super::super::sources::SeenBlocks;
 use super::super::sources::lbr::{by_block, execution_counts};
 use super::super::sources::streams::{Amounts, Stream};
-use super::super::sources::{SeenBlocks, over};
+use crate::sums::over;
 use hbbp_code::blocks::BlockMap;
 
 /// By block, the variance of its count over that of stacks that all count one.

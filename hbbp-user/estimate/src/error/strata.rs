@@ -11,10 +11,11 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::super::flow::graph::{FlowGraph, add};
+use super::super::flow::graph::FlowGraph;
 use super::super::flow::phases::Phases;
-use super::super::sources::{Counted, SeenBlocks, over};
+use super::super::sources::{Counted, SeenBlocks};
 use super::Replicate;
+use crate::sums::{add, over};
 
 /// The phases, and what was drawn of each.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -18,9 +18,10 @@
 //! If too few replicates contain the sum, the formula above applies with n = the number of stacks, and h = the number of
 //! streams divided by the design effect (as if all streams of a stack were equal).
 
+use super::correction::Correction;
+use super::spread::Spread;
 use super::strata::ByPhase;
-use super::{Correction, Spread};
-use crate::sources::over;
+use crate::sums::over;
 use crate::{BlockCount, BlockCounts, Method, Part, TiedSum};
 
 /// A sum of amounts from both methods.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::graph::{FlowGraph, add, at};
+use super::graph::FlowGraph;
 use crate::sources::streams::Stream;
+use crate::sums::{add, at};
 use hbbp_code::locate::TextIdx;
 
 /// A taken branch between two instructions, over all process images.

@@ -3,8 +3,8 @@
 //! Not every edge is recorded: what leads to a start that no branch led to, and what follows a branch that was never followed, is the
 //! mean of all.
 
-use super::graph::{Edge, FlowGraph, add, at};
-use crate::sources::over;
+use super::graph::{Edge, FlowGraph};
+use crate::sums::{add, at, over};
 
 /// A number for each bin of time: what is in one has the time of its lower end. Between two bins both have a part, so that sums are
 /// those of the times.

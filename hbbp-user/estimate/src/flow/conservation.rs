@@ -15,10 +15,10 @@
 
 mod ways;
 
-use super::super::sources::over;
-use super::balance::{Errors, FEWEST};
-use super::graph::{Edge, FlowGraph, add, at};
+use super::errors::{Errors, FEWEST};
+use super::graph::{Edge, FlowGraph};
 use super::least_squares::{Equation, LONG};
+use crate::sums::{add, at, over};
 use ways::Ways;
 
 /// Variance of a certain succession, as a share of the variance of a Poisson count. With a stack's 15 streams as the

@@ -9,7 +9,9 @@
 //! before a short one. In a loop with a fixed number of rounds that shifts what is at its other end, so that one of its
 //! streams is too often or too seldom another one. Nothing is known better than to that share.
 
-use super::graph::{FlowGraph, add, at};
+use super::graph::FlowGraph;
+use crate::sources::oldest_slot::chance;
+use crate::sums::{add, at};
 
 /// For each start, how many of its streams are in stacks that were taken at the wrong moment, or are missing for them, in
 /// shares of its streams: the mean of both, so that over all starts it is the excess of the oldest slots. Stacks hold `depth`
@@ -45,14 +47,6 @@ pub(crate) fn excess(graph: &FlowGraph, share: f64, depth: f64) -> Vec<f64> {
     };
     let both = too_often.iter().zip(&too_seldom);
     both.zip(&graph.inflow).map(of_start).collect()
-}
-
-/// Half of the mean deviation of a count that is `expected`, and whose variance is `dispersion` times that: of a normal distribution, or
-/// of one that is zero most of the time, which is its mean.
-pub(crate) fn chance(expected: f64, dispersion: f64) -> f64 {
-    (expected * dispersion / std::f64::consts::TAU)
-        .sqrt()
-        .min(expected)
 }
 
 /// How often each start comes in the `depth` streams after these branches; `left` is how often each was recorded.

@@ -4,9 +4,9 @@
 
 use hashbrown::HashMap;
 
-use super::super::sources::over;
 use super::super::sources::streams::{Amounts, Stream};
 use crate::EventAssignment;
+use crate::sums::{add, over};
 use hbbp_code::blocks::BlockMap;
 use hbbp_code::locate::{Located, Location, TextIdx};
 use hbbp_model::snapshot::ProcessIdx;
@@ -201,18 +201,6 @@ impl Dispersions {
             false => 1.0,
         };
         self.squares.iter().zip(&self.amounts).map(ratio).collect()
-    }
-}
-
-/// The number at an index, 0 where there is none.
-pub(crate) fn at(numbers: &[f64], n: usize) -> f64 {
-    numbers.get(n).copied().unwrap_or_default()
-}
-
-/// Adds to the number at an index.
-pub(crate) fn add(sums: &mut [f64], n: usize, amount: f64) {
-    if let Some(sum) = sums.get_mut(n) {
-        *sum += amount;
     }
 }
 

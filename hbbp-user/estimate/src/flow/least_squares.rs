@@ -6,8 +6,7 @@
 //! of Computation 31, 1977) carries it all the way, where the unknowns are numbered along the code. It takes a tenth of
 //! the steps here.
 
-use super::super::sources::merged;
-use super::graph::{add, at};
+use crate::sums::{add, at, merged};
 
 /// Most steps. The recording of the emulated machine with the most unknowns, up to 61 thousand that are in any equation, takes some 500.
 const MAX_STEPS: usize = 1000;

@@ -9,8 +9,8 @@
 use super::graph::FlowGraph;
 use super::least_squares::Equation;
 use crate::near::ends_near;
-use crate::sources::over;
 use crate::sources::streams::Stream;
+use crate::sums::over;
 use crate::totals::Totals;
 use hbbp_code::blocks::BlockMap;
 
@@ -25,6 +25,17 @@ pub(crate) struct PerBranch {
     off: f64,
     /// Relative standard deviation that chance leaves of the same sum over the recorded streams.
     by_chance: f64,
+}
+
+/// How far streams were from what was counted, before they were tied to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Untied {
+    /// Instructions of streams for each taken branch over those that were counted, less 1.
+    pub per_branch: f64,
+    /// What chance and the counts explain of that: a standard deviation.
+    pub error: f64,
+    /// Taken branches that stacks stand for over those that were counted, less 1.
+    pub taken: f64,
 }
 
 impl PerBranch {
@@ -72,6 +83,16 @@ impl PerBranch {
         self.off.hypot(self.by_chance)
     }
 
+    /// How far the streams of a graph are from what was counted.
+    pub(crate) fn untied(&self, totals: Totals, streams: &[Stream], graph: &FlowGraph) -> Untied {
+        let taken: f64 = streams.iter().map(|stream| stream.weight).sum();
+        Untied {
+            per_branch: self.residual(graph.runs()),
+            error: self.error(),
+            taken: taken / totals.taken - 1.0,
+        }
+    }
+
     /// The equation of the streams, with the variance that it has where they ran this often.
     pub(super) fn equation(&self, runs: &[f64]) -> Option<Equation> {
         let due: f64 = self.due.iter().zip(runs).map(|(due, runs)| due * runs).sum();
@@ -86,8 +107,8 @@ impl PerBranch {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::graph::tests::graph;
     use super::*;
+    use crate::flow::graph::tests::graph;
     use hbbp_code::blocks::blocks;
     use hbbp_code::locate::{Located, TextIdx};
     use hbbp_model::snapshot::{ProcessIdx, Snapshot};

@@ -5,7 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::graph::{Edge, FlowGraph, Node, add, at};
+use super::graph::{Edge, FlowGraph, Node};
+use crate::sums::{add, at};
 use hbbp_code::blocks::{BlockMap, Flow};
 
 /// Most times that the returns to a return site may differ from the calls before it, either way, and still be taken for

@@ -20,10 +20,11 @@ mod executed;
 
 use executed::{edges, executed, known, less, samples};
 
-use super::super::sources::{Counted, SeenBlocks, over, ring};
-use super::graph::{Edge, FlowGraph, add, at};
+use super::super::sources::{Counted, SeenBlocks, ring};
+use super::graph::{Edge, FlowGraph};
 use super::landed::Landed;
 use super::least_squares::Equation;
+use crate::sums::{add, at, over};
 use hbbp_code::blocks::BlockMap;
 use hbbp_model::snapshot::Snapshot;
 

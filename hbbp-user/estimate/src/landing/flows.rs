@@ -5,9 +5,9 @@
 //! more or fewer. Where nothing tells, a branch goes either way. The unknowns are positive, so Newton's method runs on their
 //! logarithms; the equations are linear then but for their scale, and solved as those of the balance are.
 
-use super::super::flow::graph::at;
 use super::super::flow::least_squares::{Equation, solve_within};
 use super::code::Code;
+use crate::sums::at;
 
 /// The square of a residual, in standard deviations, that is small enough: a tenth of one.
 const SMALL: f64 = 1e-2;

@@ -20,19 +20,21 @@
 //!
 //! Times and skid depend a little on the flows, and the flows on both, so they are fitted in turn.
 
+mod blocks;
 mod code;
 mod flows;
 mod hottest;
 mod processes;
 mod skid;
 mod times;
+mod ways;
 
-use super::flow::graph::at;
+use super::sources::Counted;
 use super::sources::ebs::by_instruction;
-use super::sources::{Counted, over};
 use super::stages::{Stage, Stages};
 use super::timing::{Model, SKIDS};
 use super::{EventAssignment, Unit};
+use crate::sums::{at, over};
 use code::Code;
 use flows::Prior;
 use hbbp_code::blocks::BlockMap;

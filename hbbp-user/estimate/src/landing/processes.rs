@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::flow::graph::at;
-use super::super::sources::{Counted, over, summed};
+use super::super::sources::{Counted, summed};
 use super::code::{Code, Node};
+use crate::sums::{at, over};
 use hbbp_code::blocks::BlockId;
 use hbbp_code::locate::TextIdx;
 use hbbp_model::snapshot::ProcessIdx;

@@ -5,9 +5,9 @@
 //! time c has the samples of all that retired within a span of c, one skid before. Of a block that is known but for what ran
 //! before it, and that is a mean over the ways into it.
 
-use super::super::flow::graph::at;
 use super::super::timing::{LONGEST, Model};
 use super::code::{Before, Code, Node};
+use crate::sums::at;
 use hbbp_code::blocks::Flow;
 
 impl Model {

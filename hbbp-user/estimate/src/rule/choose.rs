@@ -7,9 +7,9 @@
 //! A single EBS sample in a cold block would imply dozens of streams, so the test uses the other method's lower confidence
 //! bound, not its point estimate.
 
-use super::super::stages::Stage;
-use super::super::{Estimate, Method};
-use super::{Features, Rule};
+use super::tree::{Features, Rule};
+use crate::stages::Stage;
+use crate::{Estimate, Method, Reason};
 
 /// Expected samples of a method in a block, by the count of the other, from which on zero samples are no chance.
 /// A Poisson count with this mean is zero once in 22 000 blocks.
@@ -18,17 +18,6 @@ const EXPECTED: f64 = 10.0;
 /// Standard errors from the other method's count to its lower confidence bound: about one Poisson count in 40 is further
 /// above its mean than that.
 const SIGMAS: f64 = 2.0;
-
-/// Why a block's estimate comes from its method.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Reason {
-    /// The line of the rule with this index names it.
-    Rule(usize),
-    /// The other method has no data at all of this ring.
-    OnlyMethod,
-    /// The rule names the other method, which saw nothing where it should have seen the block often.
-    Fallback,
-}
 
 /// What is known of one block before the choice. A method is `None` where it has no data of the ring at all.
 pub(crate) struct Case {
@@ -64,26 +53,6 @@ pub(crate) fn choose(rule: &Rule, case: &Case) -> (Method, Reason) {
 pub(crate) fn saw_nothing(method: &Estimate, other: &Estimate, expected: f64) -> bool {
     let sure = other.count - SIGMAS * other.std_error;
     method.hits <= 0.0 && 0.0 < sure && EXPECTED * other.count <= expected * sure
-}
-
-impl Reason {
-    /// Stable name, used in JSON.
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::Rule(_) => "rule",
-            Self::OnlyMethod => "only_source",
-            Self::Fallback => "other_is_blind",
-        }
-    }
-
-    /// Why, to be read after the name of the method.
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Self::Rule(_) => "chosen by the rule",
-            Self::OnlyMethod => "the other method has no data for this ring",
-            Self::Fallback => "the other method missed a block that it should have seen often",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use super::super::error::{Corrections, clustered, independent};
 use super::super::sources::oldest_slot::Occurrences;
 use super::super::sources::{Counted, SeenBlocks, Supply, ring};
-use super::super::{BlockCount, Estimate, Method, Part, Skid};
-use super::{Case, Features, Rule, choose};
+use super::choose::{Case, choose};
+use super::tree::{Features, Rule};
+use crate::{BlockCount, Estimate, Method, Part, Reason, Skid};
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_model::snapshot::Snapshot;
 
@@ -56,7 +57,7 @@ pub(crate) fn join(
             branch,
             biased: branch.is_some_and(|b| b.biased(evidence.oldest_share)),
             method: Method::Lbr,
-            reason: super::Reason::OnlyMethod,
+            reason: Reason::OnlyMethod,
             tied: None,
         };
         let case = Case {
@@ -135,7 +136,6 @@ impl Evidence<'_> {
 mod tests {
     use super::super::PAPER;
     use super::*;
-    use crate::Reason;
     use hbbp_code::locate::TextIdx;
     use hbbp_model::snapshot::ProcessIdx;
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Counted;
+use super::counted::{Counted, ring, summed};
 use crate::{EventAssignment, Unit};
 use hbbp_code::blocks::{BlockId, BlockMap, Flow, TextBlocks};
 use hbbp_code::locate::{Located, LocatedIp, Tally, TextIdx, Unresolved};
@@ -34,6 +34,14 @@ pub(crate) fn by_instruction(
     hits
 }
 
+/// Samples of the events that serve as EBS, wherever they fell.
+pub(crate) fn samples(snapshot: &Snapshot, assignment: &EventAssignment) -> f64 {
+    let ips = snapshot.intervals.iter().flat_map(|i| &i.ips);
+    ips.filter(|c| assignment.uses_ips_of(c.event))
+        .map(|c| c.hits as f64)
+        .sum()
+}
+
 /// What became of the samples of all events.
 #[derive(Default)]
 pub(crate) struct Sampled {
@@ -56,7 +64,7 @@ pub(crate) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap) ->
         ..Sampled::default()
     };
     for ip in &located.ips {
-        let ring = super::ring(snapshot, map, ip.location.text);
+        let ring = ring(snapshot, map, ip.location.text);
         let event = snapshot.run.events.get(ip.event.0 as usize);
         let unit = event.map_or(EventUnit::Other, |event| event.unit);
         match block(map, ip, ring, unit) {
@@ -100,7 +108,7 @@ impl Sampled {
             },
             ..*counted
         };
-        super::summed(serving.map(weighted).collect())
+        summed(serving.map(weighted).collect())
     }
 }
 

@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use super::Counted;
+use super::counted::{Counted, summed};
 use super::streams::Stream;
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_code::locate::TextIdx;
@@ -88,7 +88,7 @@ pub(crate) fn by_block(map: &BlockMap, counts: &[ExecutionCounts]) -> Vec<Counte
             });
         }
     }
-    super::summed(by_block)
+    summed(by_block)
 }
 
 /// The blocks of a range of instructions, each with the share of its instructions that lies in the range.

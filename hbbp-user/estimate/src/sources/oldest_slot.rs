@@ -3,10 +3,9 @@
 //! The source in the oldest slot (the paper's `entry[0]`) has no target before it and ends no stream.
 //! A branch that is found there out of proportion makes the LBR count of the block that it ends suspect.
 
-use super::over;
 use super::streams::Amounts;
 use crate::EventAssignment;
-use crate::flow::excess::chance;
+use crate::sums::over;
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_code::locate::{Located, Location};
 
@@ -109,6 +108,14 @@ impl Branches {
         }
         squares.sqrt() / all
     }
+}
+
+/// Half of the mean deviation of a count that is `expected`, and whose variance is `dispersion` times that: of a normal distribution, or
+/// of one that is zero most of the time, which is its mean.
+pub(crate) fn chance(expected: f64, dispersion: f64) -> f64 {
+    (expected * dispersion / std::f64::consts::TAU)
+        .sqrt()
+        .min(expected)
 }
 
 fn block(map: &BlockMap, place: Location) -> Option<BlockId> {

@@ -15,7 +15,9 @@
 
 use std::collections::BTreeMap;
 
+use super::counted::ring;
 use crate::stages::{Stage, Stages};
+use crate::sums::over;
 use crate::{EventAssignment, Unit};
 use hbbp_code::blocks::{BlockMap, Flow, TextBlocks};
 use hbbp_code::locate::{Discard, Located, LocatedStream, StreamGroup, Tally, TextIdx, Unresolved};
@@ -77,7 +79,7 @@ pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap)
     for (group, impossible) in &located.impossible {
         weights.entry(*group).or_default().impossible = *impossible;
     }
-    let ring_of = |text| super::ring(snapshot, map, text);
+    let ring_of = |text| ring(snapshot, map, text);
     let streams = std::mem::take(&mut located.streams);
     let accepted = streams.into_iter().filter_map(|stream| {
         let ring = ring_of(stream.start.text);
@@ -136,7 +138,7 @@ impl Judged {
         serving.retain(|(event, _)| assignment.uses_stacks_of(*event));
         let amounts = Amounts::new(serving.iter().map(|(_, stream)| (stream.hits, stream.weight)));
         for (event, stream) in &mut serving {
-            let ring = super::ring(snapshot, map, stream.text);
+            let ring = ring(snapshot, map, stream.text);
             let factor = self.factors.get(&(*event, stream.process, ring));
             stream.weight *= factor.copied().unwrap_or(1.0);
         }
@@ -176,7 +178,7 @@ impl Amounts {
         let hits: f64 = streams.clone().map(|(hits, _)| hits as f64).sum();
         let mut amounts = Self {
             of_streams: Vec::new(),
-            of_unit: super::over(hits, weight),
+            of_unit: over(hits, weight),
         };
         amounts.of_streams = streams.map(|(_, weight)| amounts.of(weight)).collect();
         amounts

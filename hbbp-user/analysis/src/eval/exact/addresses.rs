@@ -4,7 +4,7 @@
 //! module; those before the first one belong to the module that executed most in the profile. Lines that begin with `#` are
 //! comments. An address may occur several times: its executions are added.
 
-use super::{AddressCounts, NoCounts};
+use super::counts::{AddressCounts, NoCounts};
 
 pub(super) fn parse(text: &str) -> Result<AddressCounts, NoCounts> {
     let mut counts = AddressCounts::default();

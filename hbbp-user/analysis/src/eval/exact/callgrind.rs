@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::{AddressCounts, NoCounts};
+use super::counts::{AddressCounts, NoCounts};
 
 /// Object of code that is in no file.
 const NO_OBJECT: &str = "???";

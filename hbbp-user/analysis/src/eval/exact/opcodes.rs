@@ -6,7 +6,8 @@
 //! - DynamoRIO (`drrun -t drcachesim -simulator_type opcode_mix`, now `-tool opcode_mix`): after a head, lines
 //!   `COUNT : OPCODE`, the first of them the total; then the same by sets of categories.
 
-use super::{MnemonicCounts, Names, NoCounts};
+use super::counts::{MnemonicCounts, NoCounts};
+use super::names::Names;
 
 /// First line of the counts of DynamoRIO.
 pub(super) const DYNAMORIO_HEAD: &str = "Opcode mix tool results:";

@@ -2,16 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::super::errors::FAIR;
 use super::*;
 use crate::flow::graph::tests::graph;
 use crate::flow::per_branch::tests::per_branch;
 use crate::flow::skid::tests::sampled_blocks;
-
-pub(in crate::flow) const FAIR: Errors<'_> = Errors {
-    streams_per_stack: 15.0,
-    excess: &[],
-    dispersion: &[],
-};
 
 /// Starts in a row, each with one stream and one branch that leads to the next start, and from the last one back to the
 /// first; the branch of the `n`-th start goes to the first of the other loop with the probability `out[n]`.

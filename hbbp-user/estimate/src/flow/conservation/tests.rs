@@ -1,6 +1,6 @@
 //! Choices, their deviations and shares, and slack.
 
-use super::super::balance::tests::FAIR;
+use super::super::errors::FAIR;
 use super::super::graph::tests::graph;
 use super::ways::Choice;
 use super::*;

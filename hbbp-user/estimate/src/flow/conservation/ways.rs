@@ -3,10 +3,10 @@
 //! Where there are several, what one way took too often the others took too seldom: nothing is lost in a choice. So of its ways all but one
 //! have a deviation, which is unknown, and that one has what they leave. Deviations are in units of their standard deviations.
 
-use super::super::super::sources::merged;
-use super::super::balance::FEWEST;
-use super::super::graph::{Edge, at};
+use super::super::errors::FEWEST;
+use super::super::graph::Edge;
 use super::super::least_squares::Equation;
+use crate::sums::{at, merged};
 
 /// What rounding leaves of a share.
 const NONE: f64 = 1e-9;

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use super::super::super::sources::ebs::Hits;
 use super::super::super::sources::streams::Stream;
-use super::super::graph::{FlowGraph, add};
+use super::super::graph::FlowGraph;
 use super::passing::{BIN, Before, Passing, longest};
+use crate::sums::add;
 use crate::timing::{Model, SKIDS, likelihood_within};
 use hbbp_code::blocks::{BlockMap, TextBlocks};
 use hbbp_code::locate::TextIdx;

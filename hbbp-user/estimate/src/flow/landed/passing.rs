@@ -6,8 +6,9 @@
 
 use super::super::super::sources::streams::Stream;
 use super::super::chain::{self, Chain, add_row, later, row};
-use super::super::graph::{FlowGraph, at};
+use super::super::graph::FlowGraph;
 use crate::kinds_of_forms::kinds_of_forms;
+use crate::sums::at;
 use crate::timing::Model;
 use hbbp_code::blocks::BlockMap;
 use hbbp_model::kinds::kind;

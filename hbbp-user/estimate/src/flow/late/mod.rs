@@ -23,10 +23,10 @@ mod reach;
 mod together;
 
 use super::chain::Chain;
-use super::graph::{Edge, FlowGraph, add, at};
+use super::graph::{Edge, FlowGraph};
 use crate::kinds_of_forms::kinds_of_forms;
-use crate::sources::over;
 use crate::sources::streams::Stream;
+use crate::sums::{add, at, over};
 use hbbp_code::blocks::BlockMap;
 use hbbp_model::kinds::{KNOWN_TIMES, kind};
 use newest::Newest;

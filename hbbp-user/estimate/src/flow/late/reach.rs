@@ -1,7 +1,8 @@
 //! How far stacks reach: the branches before a place whose stacks are read behind it.
 
 use super::super::chain::{self, Chain, add_row, later, row};
-use super::super::graph::{Edge, at};
+use super::super::graph::Edge;
+use crate::sums::at;
 
 /// Bins of time, of [`BIN`] cycles each.
 pub(super) const BINS: usize = 31;

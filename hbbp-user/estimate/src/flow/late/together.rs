@@ -5,8 +5,8 @@
 
 use hashbrown::HashMap;
 
-use super::super::graph::{Edge, FlowGraph, Node, add, at};
-use crate::sources::over;
+use super::super::graph::{Edge, FlowGraph, Node};
+use crate::sums::{add, at, over};
 use hbbp_model::snapshot::ProcessIdx;
 
 /// A graph, and where the edges of that which it was made of are.

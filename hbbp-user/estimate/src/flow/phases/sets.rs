@@ -9,7 +9,8 @@ use std::collections::BinaryHeap;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::super::graph::{FlowGraph, add, at};
+use super::super::graph::FlowGraph;
+use crate::sums::{add, at};
 
 /// Edges from which on a set keeps them in order: fewer are looked through as fast.
 const MANY: usize = 16;

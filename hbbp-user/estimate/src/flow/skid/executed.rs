@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::super::sources::{Counted, SeenBlocks, Supply, over};
-use super::super::graph::{Edge, FlowGraph, Node, add};
+use super::super::super::sources::{Counted, SeenBlocks, Supply};
+use super::super::graph::{Edge, FlowGraph, Node};
 use super::super::least_squares::LONG;
+use crate::sums::{add, over};
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_model::addr::Ring;
 

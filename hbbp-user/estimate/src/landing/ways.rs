@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Before, Code, Conditional, External, Way};
+use super::code::{Before, Code, Conditional, External, Way};
 use hbbp_code::blocks::Flow;
 
 /// Blocks of a function, and of those that it ends in, that are searched for its returns.

@@ -1,10 +1,10 @@
 //! The categories of Intel's processwatch, which are those of the decoder Zydis 4, as a taxonomy: each instruction has one.
 
-use super::{Taxonomy, TaxonomyError};
+use super::taxonomy::{Taxonomy, TaxonomyError};
 
 /// The categories in the order of Zydis; instructions that it does not know are in none.
 pub fn processwatch_categories() -> Result<Taxonomy, TaxonomyError> {
-    Taxonomy::parse(include_str!("processwatch.toml"))
+    Taxonomy::parse(include_str!("taxonomy/processwatch.toml"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,95 @@
+//! The result of an estimate: how often each block ran, what its errors follow from, and what became of all samples and streams.
+
+use std::collections::BTreeMap;
+
+use super::assignment::EventAssignment;
+use super::bias::Bias;
+use super::block_count::{BlockCount, Method, Part};
+use super::classes::{ClassEstimate, Ties};
+use super::error::{Corrections, Dispersion, Replicate, Strata};
+use super::flow::branches::TakenBranch;
+use super::flow::late::Late;
+use super::flow::per_branch::Untied;
+use super::landing::Skid;
+use super::sources::streams::Stream;
+use hbbp_code::locate::{Discard, Tally, Unresolved};
+use hbbp_model::snapshot::ModuleIdx;
+
+/// What became of every sample and stream that was located, over all events, also those that the estimate does not use.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Samples on an instruction.
+    pub resolved: Tally<()>,
+    /// Samples that are set aside.
+    pub unresolved: Tally<Unresolved>,
+    /// Those of them that lie inside an instruction, by module: there other text ran than is known.
+    pub inside: BTreeMap<ModuleIdx, u64>,
+    /// Streams that can have been executed.
+    pub accepted: Tally<()>,
+    /// Those of them that an interrupt or exception ended.
+    pub interrupted: Tally<()>,
+    /// Streams that are set aside.
+    pub discarded: Tally<Discard>,
+    /// Streams that are set aside because they cannot have been executed, and whose weight the accepted ones bear.
+    pub made_up: u64,
+}
+
+/// How often each block ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockCounts {
+    /// The events that were used, and the unit of all estimates.
+    pub assignment: EventAssignment,
+    /// Every block that a method saw, sorted by block.
+    pub blocks: Vec<BlockCount>,
+    /// Their counts by process image, sorted by (block, process).
+    pub parts: Vec<Part>,
+    /// The streams that were used, sorted by (text, process); [`crate::execution_counts`] makes counts of instructions of them.
+    pub streams: Vec<Stream>,
+    /// Taken branches that one of these streams ended with and another one began after, sorted by (target, source).
+    pub branches: Vec<TakenBranch>,
+    /// Where they were balanced, what for.
+    pub bias: Option<Bias>,
+    /// Where eventing IPs served alone and were traced back, what was found of their skid.
+    pub skid: Option<Skid>,
+    /// Where branch stacks were read late, and streams weighed for it, when.
+    pub late: Option<Late>,
+    /// Where streams were tied to what was counted, how far they were from it.
+    pub untied: Option<Untied>,
+    /// What both corrections changed, or would have.
+    pub corrections: Corrections,
+    /// Streams in one branch stack, on average.
+    pub streams_per_stack: f64,
+    /// Branch stacks that the streams came from.
+    pub n_stacks: f64,
+    /// As many stacks would tell as much without a balance, where it took out chance alone; else as many as there were.
+    pub effective_stacks: f64,
+    /// Bootstrap replicates of stacks, for the errors of what is computed from the streams.
+    pub replicates: Vec<Replicate>,
+    /// The phases of the run, for the errors.
+    pub strata: Strata,
+    /// Where stacks do not count alike, how much counts vary beside those of stacks that do.
+    pub dispersion: Dispersion,
+    /// Samples of the EBS events in the run, those without a block included.
+    pub samples: f64,
+    /// Process images that are counted together, as [`hbbp_model::snapshot::ProcessIdx::OTHERS`].
+    pub n_together: u64,
+    /// Classes of instructions that were counted, by (class, ring); none where figures are no executions.
+    pub classes: Vec<ClassEstimate>,
+    /// What their counts take off the variances of sums.
+    pub ties: Ties,
+    /// What became of the samples and streams.
+    pub outcome: Outcome,
+}
+
+impl BlockCounts {
+    /// How many hits of a method tell as much as one that is independent of all others.
+    pub const fn design_effect(&self, method: Method) -> f64 {
+        match method {
+            Method::Ebs => match &self.skid {
+                Some(skid) => skid.dispersion,
+                None => 1.0,
+            },
+            Method::Lbr => self.streams_per_stack,
+        }
+    }
+}
