@@ -4,16 +4,17 @@
 //! All but the first are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use kernel_tests::{artifacts, host};
 use serde_json::Value;
 
-use crate::setup::{self, Install, Needs};
-use crate::{bench_exports, build, command, guards, system};
+use crate::{bench_exports, guards};
 
 /// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
 /// the program that ran, so that the cheapest is nearest to the truth.
@@ -59,23 +60,27 @@ pub(crate) struct BenchArgs {
     guards: guards::Args,
 }
 
-/// Builds the program and measures it.
-pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
-    setup::setup(Needs::Test, install)?;
-    build::build(install)?;
+/// Measures the program, which xtask has built.
+pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
     guards::guards(&args.guards)?;
     for (package, bench) in [
         ("hbbp-user", "slopes"),
         ("hbbp-user", "distinct_streams"),
         ("hbbp-analysis", "stages"),
     ] {
-        command::run(command::cargo().args(["bench", "--package", package, "--bench", bench]))?;
+        let mut cargo = artifacts::cargo();
+        let status = cargo
+            .args(["bench", "--package", package, "--bench", bench])
+            .status()?;
+        ensure!(status.success(), "{cargo:?} failed");
     }
+    // The folder of a process belongs to its effective user.
+    let process = fs::metadata("/proc/self").context("failed to read /proc/self")?;
     ensure!(
-        system::is_root(),
+        process.uid() == 0,
         "measuring the whole system needs root: run as root or with sudo"
     );
-    let folder = command::workspace().join("target/bench");
+    let folder = host::workspace().join("target/bench");
     fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
     let source = folder.join("load.c");
     fs::write(&source, functions()).with_context(|| format!("failed to write {}", source.display()))?;
@@ -90,7 +95,7 @@ pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
         "run", "report after", "CPU until report", "CPU of the whole", "memory"
     );
     for run in 1..=RUNS {
-        let Cost { wall, cpu, report } = measure(&command::workspace().join("target/release/hbbp-sys"))?;
+        let Cost { wall, cpu, report } = measure(&host::workspace().join("target/release/hbbp-sys"))?;
         let field = |name: &str| {
             let value = report.pointer(&format!("/run/{name}")).and_then(Value::as_f64);
             value.with_context(|| format!("the report has no run.{name}"))
@@ -106,7 +111,7 @@ pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
             field("own_memory")? / f64::from(1 << 20),
         );
     }
-    let program = command::workspace().join("target/release/hbbp-sys");
+    let program = host::workspace().join("target/release/hbbp-sys");
     let minute = folder.join("minute.hbbp");
     reports(&program, &minute)?;
     bench_exports::measure(&program, &minute, &folder)
