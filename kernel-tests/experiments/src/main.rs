@@ -19,6 +19,7 @@ mod guards;
 mod methods;
 mod optimizers;
 mod recordings;
+mod results;
 mod statistics;
 mod vm;
 mod without_stacks;

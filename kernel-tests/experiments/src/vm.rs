@@ -12,6 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
+use crate::results::Results;
 use crate::{
     ablation, accuracy, classes, cost, guards, methods, optimizers, recordings, statistics, without_stacks,
 };
@@ -107,7 +108,7 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
         Some(Task::Classes(args)) => return classes::classes(args),
         Some(Task::Optimizers(args)) => return optimizers::optimizers(args),
         Some(Task::Cost(args)) => return cost::cost(args),
-        Some(Task::Guards(args)) => return guards::guards(args),
+        Some(Task::Guards(args)) => return guards::guards(args, &mut Results::begin(&args.results)?),
         Some(Task::Slope(args)) => return statistics::slopes(args),
         Some(Task::Calibration(args)) => return statistics::calibration(args),
         None => {}
