@@ -236,7 +236,8 @@ pub fn package() -> PathBuf {
     host::workspace().join("kernel-tests")
 }
 
-pub(crate) fn cargo() -> Command {
+/// Cargo in the top folder of the workspace, for builds as those of the tests.
+pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(host::workspace());
     // Set by the cargo that runs the tests; they would make this build a different one from theirs.

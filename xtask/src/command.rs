@@ -2,10 +2,11 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, ensure};
 
 /// Runs a command to its end, with our terminal; an error names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
@@ -14,6 +15,12 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         .with_context(|| format!("failed to start {command:?}"))?;
     ensure!(status.success(), "failed to run {command:?}: {status}");
     Ok(())
+}
+
+/// Becomes a command, so that Ctrl-C and the exit code are its own; returns only if that fails.
+pub(crate) fn exec(command: &mut Command) -> Error {
+    let err = command.exec();
+    anyhow!("failed to start {command:?}: {err}")
 }
 
 /// What a command prints to its standard output; an error names the command.

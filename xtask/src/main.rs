@@ -1,38 +1,25 @@
-//! `cargo xtask`: the one build script of the project. One file per task.
+//! `cargo xtask`: the one build script of the project. One file per task; what measures is in `kernel-tests`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a terminal program tells what it does as it goes"
 )]
 
-mod ablation;
-mod accuracy;
-mod bench;
-mod bench_exports;
 mod build;
 mod ci;
-mod classes;
 mod clean_room;
 mod command;
-mod cost;
-mod demo;
-mod guards;
-mod learn;
+mod experiments;
 mod man;
-mod methods;
-mod optimizers;
 mod package;
-mod recordings;
 mod run;
 mod setup;
-mod statistics;
 mod system;
 mod test;
 mod tidy;
 mod totals;
-mod vm;
-mod without_stacks;
 
+use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -76,7 +63,8 @@ enum Task {
     /// Run the decisive tests of each subsystem, or with --all every test: all tiers, or those that are named.
     Test(test::TestArgs),
     /// Measure what stacks, processes, hostile profiles and a run of ten seconds under load cost; as root.
-    Bench(bench::BenchArgs),
+    #[command(disable_help_flag = true)]
+    Bench,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
     /// Print the circles of files, and how many there are.
@@ -84,22 +72,21 @@ enum Task {
     /// Run every check of a change: formatting, lints, tidy rules, tests.
     Ci,
     /// Run a command on the emulated machine, with exact counts of what it executed.
-    Vm(Box<vm::Args>),
+    #[command(disable_help_flag = true)]
+    Vm,
     /// Measure a load of kernel and user code on the emulated machine, and print the estimated and the exact mix.
+    #[command(disable_help_flag = true)]
     Demo,
     /// Learn the rule that chooses between EBS and LBR from recordings with exact counts; `cargo xtask learn --help` says how.
     #[command(disable_help_flag = true)]
-    Learn {
-        /// Arguments of the program in kernel-tests/learn.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<OsString>,
-    },
+    Learn,
     /// Run and time the commands of the README on a fresh Debian 12 by debootstrap.
     CleanRoom,
 }
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
+    let (own, passed_on) = experiments::split(env::args_os());
+    match run(Args::parse_from(own), &passed_on) {
         Ok(()) => ExitCode::SUCCESS,
         Err(err) => {
             eprintln!("error: {err:#}");
@@ -108,7 +95,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> Result<()> {
+/// Runs a task; some have arguments that are passed on to another program.
+fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
     let install = if args.no_install {
         Install::Print
     } else {
@@ -121,13 +109,13 @@ fn run(args: Args) -> Result<()> {
         Task::Package => package::package(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),
-        Task::Bench(args) => bench::bench(&args, install),
+        Task::Bench => experiments::bench(passed_on, install),
         Task::Tidy => tidy::tidy(),
         Task::Circles => tidy::circles(),
         Task::Ci => ci::ci(install),
-        Task::Vm(args) => vm::vm(&args, install),
-        Task::Demo => demo::demo(install),
-        Task::Learn { args } => learn::learn(&args),
+        Task::Vm => experiments::vm(passed_on, install),
+        Task::Demo => experiments::demo(passed_on, install),
+        Task::Learn => experiments::learn(passed_on),
         Task::CleanRoom => clean_room::clean_room(),
     }
 }

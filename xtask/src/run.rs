@@ -1,17 +1,14 @@
 //! `cargo xtask run -- ARGS`: builds hbbp-sys and becomes it.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use crate::setup::Install;
 use crate::{build, command, system};
 
-/// Builds the program and runs it as root, through sudo where we are not.
-///
-/// xtask gives its place to it, so that Ctrl-C and the exit code are the program's own.
+/// Builds the program and becomes it as root, through sudo where we are not.
 pub(crate) fn run(args: &[OsString], install: Install) -> Result<()> {
     build::build(install)?;
     let program = command::workspace().join("target/release/hbbp-sys");
@@ -22,6 +19,5 @@ pub(crate) fn run(args: &[OsString], install: Install) -> Result<()> {
         sudo.arg(program);
         sudo
     };
-    let err = command.args(args).exec();
-    Err(anyhow!("failed to start {command:?}: {err}"))
+    Err(command::exec(command.args(args)))
 }

@@ -6,6 +6,7 @@ use clap::Parser;
 use kernel_tests::guards::{self, Guard, SERIES};
 use kernel_tests::kernel::Kernel;
 
+use crate::results::{self, Results};
 use crate::vm::hardware_profile;
 
 /// What to measure.
@@ -14,30 +15,27 @@ pub(crate) struct Args {
     /// Only these: stacks, programs, processes.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Print one JSON object per line of the table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(crate) results: results::Options,
 }
 
 /// The hardware profile whose stacks have 32 entries, always.
 const HARDWARE_PROFILE: &str = "ideal";
 
 /// Measures and prints, line by line as the runs end.
-pub(crate) fn guards(args: &Args) -> Result<()> {
+pub(crate) fn guards(args: &Args, results: &mut Results) -> Result<()> {
     let kernel = Kernel::get(SERIES)?;
     let profile = hardware_profile(HARDWARE_PROFILE)?;
     let is_asked = |name: &str| args.only.is_empty() || args.only.iter().any(|it| it == name);
-    if !args.json {
-        println!(
-            "kernel {SERIES}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, in instructions\n\
-             {:<34} {:>9} {:>9} {:>6} {:>6}",
-            "guard", "measured", "recorded", "ratio", "most"
-        );
-    }
+    results.text(format_args!(
+        "kernel {SERIES}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, in instructions\n\
+         {:<34} {:>9} {:>9} {:>6} {:>6}",
+        "guard", "measured", "recorded", "ratio", "most"
+    ));
     let mut exceeded = Vec::new();
     for (_, measure) in guards::ALL.into_iter().filter(|(name, _)| is_asked(name)) {
         for guard in measure(&kernel, &profile)? {
-            print(args, &guard)?;
+            print(results, &guard)?;
             if guard.is_exceeded() {
                 exceeded.push(guard.name);
             }
@@ -51,18 +49,14 @@ pub(crate) fn guards(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn print(args: &Args, guard: &Guard) -> Result<()> {
-    if args.json {
-        println!("{}", serde_json::to_string(guard)?);
-    } else {
-        println!(
-            "{:<34} {:>9.0} {:>9.0} {:>6.3} {:>6.2}",
-            guard.name,
-            guard.measured,
-            guard.recorded,
-            guard.ratio(),
-            guard.most
-        );
-    }
-    Ok(())
+fn print(results: &mut Results, guard: &Guard) -> Result<()> {
+    results.text(format_args!(
+        "{:<34} {:>9.0} {:>9.0} {:>6.3} {:>6.2}",
+        guard.name,
+        guard.measured,
+        guard.recorded,
+        guard.ratio(),
+        guard.most
+    ));
+    results.figures(&serde_json::to_value(guard)?)
 }

@@ -9,7 +9,6 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::{Machine, Marks};
 use kernel_tests::workload::Workload;
 
-use crate::setup::{self, Install, Needs};
 use crate::vm::hardware_profile;
 
 /// The same prime search in user code and in a kernel module, and some work for the kernel beside it.
@@ -21,8 +20,7 @@ const SERIES: &str = "6.12";
 const TOP: usize = 20;
 
 /// Boots, measures, prints.
-pub(crate) fn demo(install: Install) -> Result<()> {
-    setup::setup(Needs::Machine, install)?;
+pub(crate) fn demo() -> Result<()> {
     println!("booting Linux {SERIES} on the emulated machine and measuring: {LOAD}");
     let kernel = Kernel::get(SERIES)?;
     let setup = Setup::new(hardware_profile("ivb")?);

@@ -9,6 +9,7 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Clock;
 use kernel_tests::workload::{ALL, HELD_OUT, Workload};
 
+use crate::results::{self, Results};
 use crate::vm::hardware_profile;
 
 /// Which machines, and what they run.
@@ -68,9 +69,8 @@ pub(crate) struct Args {
     /// More options of `hbbp-sys record`, such as `--rings-apart`.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     options: String,
-    /// Print one JSON object per line of the table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: results::Options,
     /// Directory in which to keep profiles and references.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -79,6 +79,7 @@ pub(crate) struct Args {
 /// Measures and prints, line by line as the runs end.
 pub(crate) fn accuracy(args: &Args) -> Result<()> {
     let workloads = args.selection.workloads()?;
+    let mut results = Results::begin(&args.results)?;
     let mut failed = Vec::new();
     for series in &args.selection.kernel {
         let kernel = Kernel::get(series)?;
@@ -90,12 +91,9 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
                 setup.clock = Clock::Host;
             }
             setup.options = args.options.split_whitespace().map(str::to_owned).collect();
-            if !args.json {
-                println!(
-                    "kernel {series}, hardware profile {name}: on a model of a processor, in % of the reference"
-                );
-                println!("{TITLES}");
-            }
+            results.text(format_args!(
+                "kernel {series}, hardware profile {name}: on a model of a processor, in % of the reference\n{TITLES}"
+            ));
             let mut lines = Vec::new();
             for workload in &workloads {
                 match measure(workload, &kernel, &setup) {
@@ -104,7 +102,7 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
                         if let Some(directory) = &args.keep {
                             measured.keep(&directory.join(&place))?;
                         }
-                        print(args, series, name, workload.name, &measured)?;
+                        print(args, &mut results, [series, name, workload.name], &measured)?;
                         lines.push(Line {
                             by_default: measured.rings.whole.average_weighted_error,
                             by_paper: measured.by_paper.whole.average_weighted_error.hybrid,
@@ -116,9 +114,7 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
                     }
                 }
             }
-            if !args.json {
-                summary(&lines);
-            }
+            summary(&results, &lines);
         }
     }
     if failed.is_empty() {
@@ -141,9 +137,8 @@ struct Line {
 
 fn print(
     args: &Args,
-    series: &str,
-    hardware_profile: &str,
-    workload: &str,
+    results: &mut Results,
+    [series, hardware_profile, workload]: [&str; 3],
     measured: &Measured,
 ) -> Result<()> {
     let Errors {
@@ -157,36 +152,32 @@ fn print(
     let by_paper = measured.by_paper.whole.average_weighted_error.hybrid;
     let total = whole.instructions.reference;
     let kernel = ring("kernel").map_or(0.0, |group| group.instructions.reference);
-    if args.json {
-        let line = serde_json::json!({
-            "kernel": series, "hardware_profile": hardware_profile, "workload": workload,
-            "period": args.period, "branch_period": args.branch_period,
-            "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples, "completeness": measured.completeness,
-            "average_weighted_error": columns(whole.average_weighted_error),
-            "block_error": columns(whole.block_error),
-            "paper_error": by_paper, "kernel_hybrid_error": hybrid_of("kernel"), "user_hybrid_error": hybrid_of("user"),
-        });
-        println!("{line}");
-        return Ok(());
-    }
+    results.figures(&serde_json::json!({
+        "kernel": series, "hardware_profile": hardware_profile, "workload": workload,
+        "period": args.period, "branch_period": args.branch_period,
+        "instructions": total, "kernel_instructions": kernel, "stacks": stacks, "samples": samples, "completeness": measured.completeness,
+        "average_weighted_error": columns(whole.average_weighted_error),
+        "block_error": columns(whole.block_error),
+        "paper_error": by_paper, "kernel_hybrid_error": hybrid_of("kernel"), "user_hybrid_error": hybrid_of("user"),
+    }))?;
     let errors = columns(whole.average_weighted_error).into_iter();
     let errors = errors
         .chain([by_paper, hybrid_of("kernel"), hybrid_of("user")])
         .chain(columns(whole.block_error));
     let errors: Vec<String> = errors.map(percent).collect();
-    println!(
+    results.text(format_args!(
         "{workload:<14} {:>8.1} {:>7.1} {stacks:>8.0} {samples:>8.0} {:>7.2} {}",
         total / 1e6,
         100.0 * kernel / total.max(1.0),
         100.0 * measured.completeness,
         errors.join(" ")
-    );
+    ));
     Ok(())
 }
 
 /// Mean and worst of each column, and how often the hybrid is at most 1.1 x the better of its sources and 1.1 x the rule of the
 /// paper.
-fn summary(lines: &[Line]) {
+fn summary(results: &Results, lines: &[Line]) {
     let column = |of: fn(&Line) -> Option<f64>| -> Vec<f64> { lines.iter().filter_map(of).collect() };
     let columns = [
         column(|line| line.by_default.hybrid),
@@ -199,11 +190,11 @@ fn summary(lines: &[Line]) {
         .map(|of| of.iter().sum::<f64>() / of.len().max(1) as f64);
     let worst = columns.map(|of| of.into_iter().fold(0.0, f64::max));
     for (name, values) in [("mean", mean), ("worst", worst)] {
-        println!(
+        results.text(format_args!(
             "{name:<14} {:>42} {}",
             "",
             values.map(Some).map(percent).join(" ")
-        );
+        ));
     }
     // What is as good as nobody tells apart: a tenth.
     let good = |bound: fn(&Line) -> Option<f64>| {
@@ -213,12 +204,12 @@ fn summary(lines: &[Line]) {
         };
         lines.iter().filter(holds).count()
     };
-    println!(
+    results.text(format_args!(
         "hybrid at most 1.1 x the better of LBR and EBS: {} of {}; at most 1.1 x the rule of the paper: {}\n",
         good(|line| Some(line.by_default.lbr?.min(line.by_default.ebs?))),
         lines.len(),
         good(|line| line.by_paper)
-    );
+    ));
 }
 
 fn columns(errors: Fractions) -> [Option<f64>; 3] {

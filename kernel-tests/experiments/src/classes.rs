@@ -16,6 +16,7 @@ use kernel_tests::{artifacts, host, reference};
 use serde_json::Value;
 
 use crate::accuracy::Selection;
+use crate::results::{self, Results};
 use crate::vm::hardware_profile;
 
 /// What to evaluate.
@@ -35,6 +36,8 @@ pub(crate) struct Args {
     /// Where profiles and references are kept; what is there is not recorded again.
     #[arg(long, default_value = "target/vm/classes")]
     profiles: PathBuf,
+    #[command(flatten)]
+    results: results::Options,
 }
 
 /// The default rule, to which `without classes` is added.
@@ -45,6 +48,7 @@ const LEAST: f64 = 0.01;
 
 /// Records what is missing, evaluates and prints, line by line.
 pub(crate) fn classes(args: &Args) -> Result<()> {
+    let mut results = Results::begin(&args.results)?;
     let workloads = args.selection.workloads()?;
     let program = artifacts::hbbp_sys()?;
     let directory = host::workspace().join(&args.profiles);
@@ -62,7 +66,9 @@ pub(crate) fn classes(args: &Args) -> Result<()> {
             setup.options.push("--classes".to_owned());
             setup.period = prime(args.period * u64::from(args.longer));
             setup.branch_period = prime(args.branch_period * u64::from(args.longer));
-            println!("kernel {series}, hardware profile {name}: on a model of a processor\n{TITLES}");
+            results.text(format_args!(
+                "kernel {series}, hardware profile {name}: on a model of a processor\n{TITLES}"
+            ));
             let mut rows = Vec::new();
             for workload in &workloads {
                 let place = directory.join(format!("{series}-{name}-{}-{}", workload.name, args.longer));
@@ -75,10 +81,12 @@ pub(crate) fn classes(args: &Args) -> Result<()> {
                     measure_command(machine, &words, &setup)?.keep(&place)?;
                 }
                 let row = evaluated(&program, &place, &rule)?;
-                println!("{:<12}{row}", workload.name);
+                results.text(format_args!("{:<12}{row}", workload.name));
+                let of = [series, name, workload.name];
+                results.figures(&row.figures(of, [setup.period, setup.branch_period]))?;
                 rows.push(row);
             }
-            println!("{:<12}{}\n", "mean", Row::mean(&rows));
+            results.text(format_args!("{:<12}{}\n", "mean", Row::mean(&rows)));
         }
     }
     Ok(())
@@ -130,6 +138,19 @@ impl Row {
             uncertain: mean(|row| row.uncertain),
             share: mean(|row| row.share),
         }
+    }
+
+    /// The figures as data, with what they are of and both periods.
+    fn figures(&self, [series, hardware_profile, workload]: [&str; 3], periods: [u64; 2]) -> Value {
+        let pair = |[without, with]: [f64; 2]| serde_json::json!({"without": without, "with": with});
+        let [sampled, tied] = self.residual;
+        serde_json::json!({
+            "kernel": series, "hardware_profile": hardware_profile, "workload": workload,
+            "period": periods[0], "branch_period": periods[1],
+            "average_weighted_error": pair(self.whole), "error_of_no_class": pair(self.others),
+            "residual": {"samples": sampled, "with": tied},
+            "count_std_error": self.uncertain, "share": self.share,
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host, reference};
 
 use crate::accuracy::Selection;
+use crate::results::{self, Results};
 use crate::vm::hardware_profile;
 
 /// What to evaluate.
@@ -29,6 +30,8 @@ pub(crate) struct Args {
     /// Where profiles and references are kept; what is there is not recorded again.
     #[arg(long, default_value = "target/vm/ablation")]
     profiles: PathBuf,
+    #[command(flatten)]
+    results: results::Options,
 }
 
 /// The default rule, to which `without STAGE` is added.
@@ -87,6 +90,7 @@ struct Figures {
 
 /// Records what is missing, evaluates and prints, line by line.
 pub(crate) fn ablation(args: &Args) -> Result<()> {
+    let mut results = Results::begin(&args.results)?;
     let workloads = args.selection.workloads()?;
     let text =
         fs::read_to_string(host::workspace().join(RULE)).with_context(|| format!("failed to read {RULE}"))?;
@@ -94,16 +98,19 @@ pub(crate) fn ablation(args: &Args) -> Result<()> {
     for series in &args.selection.kernel {
         for name in &args.selection.hardware_profile {
             let profiles = profiles(args, series, name, &workloads)?;
-            println!("kernel {series}, hardware profile {name}: on a model of a processor\n{TITLES}");
+            results.text(format_args!(
+                "kernel {series}, hardware profile {name}: on a model of a processor\n{TITLES}"
+            ));
             let all = figures(&program, &profiles, &args.profiles, &text)?;
-            print("(all stages)", &all, "");
+            print(&mut results, [series, name], None, &all, None)?;
             for (stage, figure) in STAGES {
                 // No line can follow the last one of a rule.
                 let rule = format!("without {stage}\n{text}");
                 let without = figures(&program, &profiles, &args.profiles, &rule)?;
-                print(stage, &without, &worth(figure, &all, &without));
+                let worth = worth(figure, &all, &without);
+                print(&mut results, [series, name], Some(stage), &without, Some(worth))?;
             }
-            println!();
+            results.text("");
         }
     }
     Ok(())
@@ -112,25 +119,46 @@ pub(crate) fn ablation(args: &Args) -> Result<()> {
 /// Means over the workloads, in % of the reference; figures of the mixed workload within two of their standard errors.
 const TITLES: &str = "without            mean    worst   within 2      rms   worth";
 
-fn print(stage: &str, figures: &Figures, worth: &str) {
-    println!(
-        "{stage:<14} {:>8.3} {:>8.2} {:>8.1} % {:>8.3}   {worth}",
-        100.0 * figures.mean,
-        100.0 * figures.worst,
-        100.0 * figures.within_2,
-        figures.rms
-    );
+/// Gives the figures without a stage, and what that stage is worth as a fraction; or those with all stages.
+fn print(
+    results: &mut Results,
+    [series, hardware_profile]: [&str; 2],
+    stage: Option<&str>,
+    figures: &Figures,
+    worth: Option<(f64, &str)>,
+) -> Result<()> {
+    let Figures {
+        mean,
+        worst,
+        within_2,
+        rms,
+    } = figures;
+    results.figures(&serde_json::json!({
+        "kernel": series, "hardware_profile": hardware_profile, "without": stage,
+        "mean": mean, "worst": worst, "within_2": within_2, "rms": rms,
+        "worth": worth.map(|(worth, _)| worth),
+    }))?;
+    let worth = worth.map(|(worth, of)| format!("{:+.1} % {of}", 100.0 * worth));
+    results.text(format_args!(
+        "{:<14} {:>8.3} {:>8.2} {:>8.1} % {rms:>8.3}   {}",
+        stage.unwrap_or("(all stages)"),
+        100.0 * mean,
+        100.0 * worst,
+        100.0 * within_2,
+        worth.unwrap_or_default()
+    ));
+    Ok(())
 }
 
-/// By how much the figure that a stage is there for is worse without it.
-fn worth(figure: Figure, all: &Figures, without: &Figures) -> String {
+/// By how much the figure that a stage is there for is worse without it, as a fraction, and which figure that is.
+fn worth(figure: Figure, all: &Figures, without: &Figures) -> (f64, &'static str) {
     // How far an error is from what it should be is the same for half of it as for twice of it.
     let off = |figures: &Figures| figures.rms.ln().abs().exp();
     let (with, without, of) = match figure {
         Figure::Error => (all.mean, without.mean, "of the mean error"),
         Figure::Calibration => (off(all), off(without), "of the standard errors"),
     };
-    format!("{:+.1} % {of}", 100.0 * (without / with - 1.0))
+    (without / with - 1.0, of)
 }
 
 /// The figures of the rule with this text.

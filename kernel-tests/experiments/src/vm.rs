@@ -12,7 +12,7 @@ use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host};
 
-use crate::setup::{self, Install, Needs};
+use crate::results::Results;
 use crate::{
     ablation, accuracy, classes, cost, guards, methods, optimizers, recordings, statistics, without_stacks,
 };
@@ -98,13 +98,7 @@ enum Span {
 }
 
 /// Boots, runs, prints what the command printed, and leaves its files.
-pub(crate) fn vm(args: &Args, install: Install) -> Result<()> {
-    // The optimizers are readers.
-    let needs = match &args.task {
-        Some(Task::Optimizers(_)) => Needs::AllTests,
-        _ => Needs::Machine,
-    };
-    setup::setup(needs, install)?;
+pub(crate) fn vm(args: &Args) -> Result<()> {
     match &args.task {
         Some(Task::Accuracy(args)) => return accuracy::accuracy(args),
         Some(Task::WithoutStacks(args)) => return without_stacks::without_stacks(args),
@@ -114,7 +108,7 @@ pub(crate) fn vm(args: &Args, install: Install) -> Result<()> {
         Some(Task::Classes(args)) => return classes::classes(args),
         Some(Task::Optimizers(args)) => return optimizers::optimizers(args),
         Some(Task::Cost(args)) => return cost::cost(args),
-        Some(Task::Guards(args)) => return guards::guards(args),
+        Some(Task::Guards(args)) => return guards::guards(args, &mut Results::begin(&args.results)?),
         Some(Task::Slope(args)) => return statistics::slopes(args),
         Some(Task::Calibration(args)) => return statistics::calibration(args),
         None => {}

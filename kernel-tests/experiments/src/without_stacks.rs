@@ -13,6 +13,8 @@ use kernel_tests::artifacts;
 use kernel_tests::workload::ALL;
 use tempfile::TempDir;
 
+use crate::results::{self, Results};
+
 /// Which profiles, and what they have to keep.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -24,6 +26,8 @@ pub(crate) struct Args {
     /// Hardware profiles, comma-separated, each with the greatest mean error that is allowed, in %.
     #[arg(long, value_delimiter = ',', value_parser = bounded, default_value = "ivb=2.5,skid=5")]
     hardware_profile: Vec<(String, f64)>,
+    #[command(flatten)]
+    results: results::Options,
 }
 
 fn bounded(text: &str) -> Result<(String, f64)> {
@@ -45,6 +49,7 @@ const WITHIN: std::ops::RangeInclusive<f64> = 90.0..=99.0;
 /// # Errors
 /// When there is no profile, one cannot be read, or a bound is not kept.
 pub(crate) fn without_stacks(args: &Args) -> Result<()> {
+    let mut results = Results::begin(&args.results)?;
     let program = artifacts::hbbp_sys()?;
     let directory = TempDir::new().context("failed to make a directory")?;
     let rules = RULES.each_ref().map(|rule| {
@@ -56,17 +61,17 @@ pub(crate) fn without_stacks(args: &Args) -> Result<()> {
     let mut broken = Vec::new();
     for series in &args.kernel {
         for (hardware_profile, bound) in &args.hardware_profile {
-            println!(
-                "kernel {series}, hardware profile {hardware_profile}: on a model of a processor, in % of the reference"
-            );
-            println!("workload         landed   traced   kernel     user   within two errors");
+            results.text(format_args!(
+                "kernel {series}, hardware profile {hardware_profile}: on a model of a processor, in % of the reference\n{TITLES}"
+            ));
             let mut lines = Vec::new();
             for workload in ALL {
                 let kept = args
                     .profiles
                     .join(format!("{series}-{hardware_profile}-{}", workload.name));
                 if kept.exists() {
-                    lines.push(evaluate(&program, &kept, &rules, workload.name)?);
+                    let of = [series, hardware_profile, workload.name];
+                    lines.push(evaluate(&mut results, of, &program, &kept, &rules)?);
                 }
             }
             ensure!(
@@ -74,7 +79,7 @@ pub(crate) fn without_stacks(args: &Args) -> Result<()> {
                 "{} has no profile of {hardware_profile} on {series}: record them with `cargo xtask vm accuracy --keep`",
                 args.profiles.display()
             );
-            let (mean, within) = summary(&lines);
+            let (mean, within) = summary(&results, &lines);
             if *bound < mean || !WITHIN.contains(&within) {
                 broken.push(format!("{hardware_profile} on {series}"));
             }
@@ -96,7 +101,16 @@ struct Line {
     within: u64,
 }
 
-fn evaluate(program: &Path, kept: &Path, rules: &[PathBuf; 2], workload: &str) -> Result<Line> {
+/// Average weighted errors of all code by both rules, and of each ring traced back; mnemonics within two standard errors.
+const TITLES: &str = "workload         landed   traced   kernel     user   within two errors";
+
+fn evaluate(
+    results: &mut Results,
+    [series, hardware_profile, workload]: [&str; 3],
+    program: &Path,
+    kept: &Path,
+    rules: &[PathBuf; 2],
+) -> Result<Line> {
     let by = |rule: &PathBuf| -> Result<Errors> {
         let rule = rule.to_str().context("a path that is not text")?;
         errors(
@@ -118,10 +132,17 @@ fn evaluate(program: &Path, kept: &Path, rules: &[PathBuf; 2], workload: &str) -
     };
     let ring = |name: &str| {
         let group = traced.named(name).ok();
-        let error = group.and_then(|group| group.average_weighted_error.hybrid);
-        error.map_or_else(|| format!("{:>8}", "-"), percent)
+        group.and_then(|group| group.average_weighted_error.hybrid)
     };
-    println!(
+    results.figures(&serde_json::json!({
+        "kernel": series, "hardware_profile": hardware_profile, "workload": workload,
+        "average_weighted_error": {
+            "landed": line.landed, "traced": line.traced, "kernel": ring("kernel"), "user": ring("user"),
+        },
+        "mnemonics": line.mnemonics, "within_2": line.within,
+    }))?;
+    let ring = |name: &str| ring(name).map_or_else(|| format!("{:>8}", "-"), percent);
+    results.text(format_args!(
         "{workload:<14} {} {} {} {} {:>6} of {}",
         percent(line.landed),
         percent(line.traced),
@@ -129,30 +150,30 @@ fn evaluate(program: &Path, kept: &Path, rules: &[PathBuf; 2], workload: &str) -
         ring("user"),
         line.within,
         line.mnemonics
-    );
+    ));
     Ok(line)
 }
 
-/// Prints mean and worst. Returns the mean error and the mnemonics that are within two standard errors, in %.
-fn summary(lines: &[Line]) -> (f64, f64) {
+/// Adds mean and worst to the table. Returns the mean error and the mnemonics that are within two standard errors, in %.
+fn summary(results: &Results, lines: &[Line]) -> (f64, f64) {
     let n = lines.len() as f64;
     let mean = |of: fn(&Line) -> f64| lines.iter().map(of).sum::<f64>() / n;
     let worst = |of: fn(&Line) -> f64| lines.iter().map(of).fold(0.0, f64::max);
     let all = |of: fn(&Line) -> u64| lines.iter().map(of).sum::<u64>() as f64;
     let within = 100.0 * all(|line| line.within) / all(|line| line.mnemonics).max(1.0);
-    println!(
+    results.text(format_args!(
         "{:<14} {} {} {within:>24.1} % ({} workloads)",
         "mean",
         percent(mean(|line| line.landed)),
         percent(mean(|line| line.traced)),
         lines.len()
-    );
-    println!(
+    ));
+    results.text(format_args!(
         "{:<14} {} {}\n",
         "worst",
         percent(worst(|line| line.landed)),
         percent(worst(|line| line.traced))
-    );
+    ));
     (100.0 * mean(|line| line.traced), within)
 }
 

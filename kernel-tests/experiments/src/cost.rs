@@ -8,6 +8,7 @@ use kernel_tests::cost::{self, Costs, FLAT, LOOPS, Overhead, PERIODS, Tool};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::Workload;
 
+use crate::results::{self, Results};
 use crate::vm::hardware_profile;
 
 /// What to measure.
@@ -48,9 +49,8 @@ pub(crate) struct Args {
     /// Print the errors of what the daemon estimates of all phases together instead of what it takes.
     #[arg(long, requires = "daemon")]
     estimates: bool,
-    /// Print one JSON object per line of the table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: results::Options,
 }
 
 /// The hardware profile whose stacks have 32 entries, always.
@@ -58,11 +58,12 @@ const HARDWARE_PROFILE: &str = "ideal";
 
 /// Measures and prints, line by line as the runs end.
 pub(crate) fn cost(args: &Args) -> Result<()> {
+    let mut results = Results::begin(&args.results)?;
     let kernel = Kernel::get(&args.kernel)?;
     let hardware_profile = hardware_profile(HARDWARE_PROFILE)?;
     if let Some(rounds) = args.overhead {
-        print_overhead(args, &cost::overhead(&kernel, &hardware_profile, rounds, "")?);
-        return Ok(());
+        let overhead = cost::overhead(&kernel, &hardware_profile, rounds, "")?;
+        return print_overhead(args, &mut results, &overhead);
     }
     if let Some(seconds) = args.daemon {
         let mut phases = budget::from_idle_to_storm(seconds);
@@ -70,26 +71,22 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
         let options = format!("--interval {}s {}", args.interval, args.options);
         if args.estimates {
             let errors = budget::errors(&kernel, &hardware_profile, &phases, &options)?;
-            print_errors(args, &errors)?;
-            return Ok(());
+            return print_errors(args, &mut results, &errors);
         }
         let settle = 2 * args.interval + 4;
         let taken = budget::measure(&kernel, &hardware_profile, &phases, &options, settle)?;
-        print_budget(args, &taken);
-        return Ok(());
+        return print_budget(args, &mut results, &taken);
     }
     ensure!(
         3 <= args.period.len(),
         "a slope takes at least three periods: --period {}",
         PERIODS.map(|period| period.to_string()).join(",")
     );
-    if !args.json {
-        println!(
-            "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, instructions of kernel and user code for each \
-             stack of 32 entries\n{TITLES}",
-            args.kernel
-        );
-    }
+    results.text(format_args!(
+        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, instructions of kernel and user code for each \
+         stack of 32 entries\n{TITLES}",
+        args.kernel
+    ));
     let named = args.workload.iter().map(String::as_str);
     let names: Vec<&str> = if args.workload.is_empty() {
         FLAT.into_iter().chain(LOOPS).collect()
@@ -99,7 +96,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
     for name in names {
         let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
         let costs = cost::measure(workload, &kernel, &hardware_profile, &args.period, &Tool::ALL, 1)?;
-        print(args, name, &costs);
+        print(args, &mut results, name, &costs)?;
     }
     Ok(())
 }
@@ -110,7 +107,7 @@ pub(crate) fn cost(args: &Args) -> Result<()> {
 const TITLES: &str =
     "workload       code  M instr.   stacks  machine hbbp-sys     perf    -B -N    ratio      own";
 
-fn print(args: &Args, name: &str, costs: &Costs) {
+fn print(args: &Args, results: &mut Results, name: &str, costs: &Costs) -> Result<()> {
     let code = if FLAT.contains(&name) {
         "flat"
     } else if LOOPS.contains(&name) {
@@ -120,46 +117,37 @@ fn print(args: &Args, name: &str, costs: &Costs) {
     };
     let [machine, hbbp, perf, bare] = Tool::ALL.map(|tool| costs.per_stack(tool));
     let (ratio, own_ratio) = (costs.ratio(), costs.own_ratio());
-    if args.json {
-        let [of_machine, of_hbbp, of_perf, of_bare] = Tool::ALL.map(|tool| {
-            costs
-                .tools
-                .iter()
-                .find(|(it, _)| *it == tool)
-                .map(|(_, spans)| spans)
-        });
-        let line = serde_json::json!({
-            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "workload": name, "code": code, "alone": costs.alone,
-            "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
-            "per_stack": {"machine": machine, "hbbp-sys": hbbp, "perf": perf, "perf -B -N": bare},
-            "ratio": ratio, "own_ratio": own_ratio,
-        });
-        println!("{line}");
-        return;
-    }
+    let [of_machine, of_hbbp, of_perf, of_bare] = Tool::ALL.map(|tool| {
+        let mut tools = costs.tools.iter();
+        tools.find(|(it, _)| *it == tool).map(|(_, spans)| spans)
+    });
+    results.figures(&serde_json::json!({
+        "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "workload": name, "code": code, "alone": costs.alone,
+        "spans": {"machine": of_machine, "hbbp-sys": of_hbbp, "perf": of_perf, "perf -B -N": of_bare},
+        "per_stack": {"machine": machine, "hbbp-sys": hbbp, "perf": perf, "perf -B -N": bare},
+        "ratio": ratio, "own_ratio": own_ratio,
+    }))?;
     let spans = costs.tools.iter().flat_map(|(_, spans)| spans);
     let stacks = spans.map(|span| span.stacks).max();
-    println!(
+    results.text(format_args!(
         "{name:<14} {code:<4} {:>9.1} {:>8} {machine:>8.0} {hbbp:>8.0} {perf:>8.0} {bare:>8.0} {ratio:>8.2} {own_ratio:>8.2}",
         costs.alone.instructions() as f64 / 1e6,
         stacks.unwrap_or(0),
-    );
+    ));
+    Ok(())
 }
 
 /// A line for each phase: length in seconds of guest time; instructions in millions alone, while the emulated PMU looks for
 /// records, and beside the daemon; samples; the daemon's part of the CPU's time.
-fn print_budget(args: &Args, phases: &[budget::Taken]) {
-    if args.json {
-        println!(
-            "{}",
-            serde_json::json!({"kernel": args.kernel, "interval": args.interval, "phases": phases})
-        );
-        return;
-    }
-    println!("phase              seconds    alone  looking  watched  samples  percent of the CPU");
+fn print_budget(args: &Args, results: &mut Results, phases: &[budget::Taken]) -> Result<()> {
+    results.figures(&serde_json::json!({
+        "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "interval": args.interval, "options": args.options,
+        "phases": phases,
+    }))?;
+    results.text("phase              seconds    alone  looking  watched  samples  percent of the CPU");
     for taken in phases {
         let millions = |span: cost::Span| span.instructions() as f64 / 1e6;
-        println!(
+        results.text(format_args!(
             "{:<18} {:>7.2} {:>8.1} {:>8.1} {:>8.1} {:>8} {:>8.3}",
             taken.phase,
             taken.length as f64 / 1e9,
@@ -168,39 +156,43 @@ fn print_budget(args: &Args, phases: &[budget::Taken]) {
             millions(taken.watched),
             taken.watched.stacks,
             100.0 * taken.share(),
-        );
-    }
-}
-
-/// Average weighted errors of all code and of each ring.
-fn print_errors(args: &Args, errors: &Errors) -> Result<()> {
-    println!(
-        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, a daemon with intervals of {} s {}\n\
-         {} samples of addresses and {} branch stacks",
-        args.kernel, args.interval, args.options, errors.samples, errors.stacks
-    );
-    for group in std::iter::once(&errors.whole).chain(&errors.groups) {
-        println!(
-            "{:<8} {:>9.1} M instructions, {:>9.1} M estimated, average weighted error {:.2} %",
-            group.key.last().map_or("all", String::as_str),
-            group.instructions.reference / 1e6,
-            group.instructions.hybrid / 1e6,
-            100.0 * group.average_weighted_error.hybrid.context("nothing ran")?,
-        );
+        ));
     }
     Ok(())
 }
 
-fn print_overhead(args: &Args, overhead: &Overhead) {
-    if args.json {
-        let line = serde_json::json!({
-            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "overhead": overhead.fraction(), "of_time": overhead.of_time(), "of_callers": overhead.of_callers(), "spans": overhead,
-        });
-        println!("{line}");
-        return;
+/// Average weighted errors of all code and of each ring.
+fn print_errors(args: &Args, results: &mut Results, errors: &Errors) -> Result<()> {
+    results.text(format_args!(
+        "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, a daemon with intervals of {} s {}\n\
+         {} samples of addresses and {} branch stacks",
+        args.kernel, args.interval, args.options, errors.samples, errors.stacks
+    ));
+    for group in std::iter::once(&errors.whole).chain(&errors.groups) {
+        let ring = group.key.last().map_or("all", String::as_str);
+        let (exact, estimated) = (group.instructions.reference, group.instructions.hybrid);
+        let error = group.average_weighted_error.hybrid.context("nothing ran")?;
+        results.text(format_args!(
+            "{ring:<8} {:>9.1} M instructions, {:>9.1} M estimated, average weighted error {:.2} %",
+            exact / 1e6,
+            estimated / 1e6,
+            100.0 * error,
+        ));
+        results.figures(&serde_json::json!({
+            "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "interval": args.interval, "options": args.options,
+            "ring": ring, "instructions": exact, "estimated": estimated, "average_weighted_error": error,
+        }))?;
     }
+    Ok(())
+}
+
+fn print_overhead(args: &Args, results: &mut Results, overhead: &Overhead) -> Result<()> {
+    results.figures(&serde_json::json!({
+        "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "overhead": overhead.fraction(),
+        "of_time": overhead.of_time(), "of_callers": overhead.of_callers(), "spans": overhead,
+    }))?;
     let millions = |instructions: u64| instructions as f64 / 1e6;
-    println!(
+    results.text(format_args!(
         "kernel {}, hardware profile {HARDWARE_PROFILE}: on a model of a processor, both events at their default periods\n\
          work alone {:.1} M instructions, {:.1} M while the emulated PMU looks for records, {:.1} M while hbbp-sys samples, \
          with {} samples\n{:.3} % are added by the tool, {:.3} % with what the looking adds\n\
@@ -221,5 +213,6 @@ fn print_overhead(args: &Args, overhead: &Overhead) {
         overhead.of_chain(),
         100.0 * overhead.of_callers(),
         millions(overhead.ends.instructions()),
-    );
+    ));
+    Ok(())
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::results::Results;
+
 /// Formats of the whole profile. Those of one image need branch stacks, which this machine may not have.
 const FORMATS: [&str; 9] = [
     "collapsed",
@@ -22,9 +24,15 @@ const FORMATS: [&str; 9] = [
 ];
 
 /// Exports a profile of 60 s to files in `folder`.
-pub(crate) fn measure(program: &Path, profile: &Path, folder: &Path) -> Result<()> {
-    println!("\nexports of this profile of {:.1} MB:", megabytes(profile)?);
-    println!("{:>10} {:>8} {:>10} {:>10}", "format", "time", "memory", "size");
+pub(crate) fn measure(results: &mut Results, program: &Path, profile: &Path, folder: &Path) -> Result<()> {
+    results.text(format_args!(
+        "\nexports of this profile of {:.1} MB:\n{:>10} {:>8} {:>10} {:>10}",
+        megabytes(profile)?,
+        "format",
+        "time",
+        "memory",
+        "size"
+    ));
     for format in FORMATS {
         let output = folder.join(format!("minute.{format}"));
         let file =
@@ -37,12 +45,17 @@ pub(crate) fn measure(program: &Path, profile: &Path, folder: &Path) -> Result<(
             .spawn()
             .with_context(|| format!("failed to start {export:?}"))?;
         let memory = peak_memory(child).with_context(|| format!("failed to run {export:?}"))?;
-        println!(
-            "{format:>10} {:>6.2} s {:>6.0} MiB {:>7.2} MB",
+        let (seconds, mib, megabytes) = (
             begun.elapsed().as_secs_f64(),
             memory / 1024.0,
-            megabytes(&output)?
+            megabytes(&output)?,
         );
+        results.text(format_args!(
+            "{format:>10} {seconds:>6.2} s {mib:>6.0} MiB {megabytes:>7.2} MB"
+        ));
+        results.figures(&serde_json::json!({
+            "export": format, "seconds": seconds, "memory_mib": mib, "size_mb": megabytes,
+        }))?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::recording::{Recorded, record};
 
 use crate::accuracy::Selection;
+use crate::results::{self, Results};
 use crate::vm::hardware_profile;
 
 /// What to record.
@@ -22,6 +23,8 @@ pub(crate) struct Args {
     /// Directory in which to keep recordings, profiles and references.
     #[arg(long)]
     keep: Option<PathBuf>,
+    #[command(flatten)]
+    results: results::Options,
 }
 
 /// Stacks that time triggers, every prime number of cycles.
@@ -42,22 +45,27 @@ struct Line {
 
 /// Records, imports, compares and prints, line by line as the runs end.
 pub(crate) fn recordings(args: &Args) -> Result<()> {
+    let mut results = Results::begin(&args.results)?;
     let mut failed = Vec::new();
     for series in &args.selection.kernel {
         let kernel = Kernel::get(series)?;
         for name in &args.selection.hardware_profile {
             let text = hardware_profile(name)?;
-            println!(
+            results.text(format_args!(
                 "kernel {series}, hardware profile {name}, perf record -a {}: on a model of a processor\n{TITLES}",
                 args.events
-            );
+            ));
             let mut lines = Vec::new();
             for workload in args.selection.workloads()? {
                 let measured = record(workload, &kernel, &text, &args.events).and_then(|recorded| {
                     if let Some(directory) = &args.keep {
                         recorded.keep(&directory.join(format!("{series}-{name}-{}", workload.name)))?;
                     }
-                    print(workload.name, &recorded)
+                    print(
+                        &mut results,
+                        [series, name, &args.events, workload.name],
+                        &recorded,
+                    )
                 });
                 match measured {
                     Ok(line) => lines.push(line),
@@ -67,7 +75,7 @@ pub(crate) fn recordings(args: &Args) -> Result<()> {
                     }
                 }
             }
-            summary(&lines);
+            summary(&results, &lines);
         }
     }
     if failed.is_empty() {
@@ -77,7 +85,11 @@ pub(crate) fn recordings(args: &Args) -> Result<()> {
     }
 }
 
-fn print(workload: &str, recorded: &Recorded) -> Result<Line> {
+fn print(
+    results: &mut Results,
+    [series, hardware_profile, events, workload]: [&str; 4],
+    recorded: &Recorded,
+) -> Result<Line> {
     let rule = recorded.outcome().directory().join("recorded.rule");
     std::fs::write(&rule, AS_RECORDED)?;
     let as_recorded = recorded.errors(&rule.display().to_string())?.whole;
@@ -94,7 +106,15 @@ fn print(workload: &str, recorded: &Recorded) -> Result<Line> {
         recorded: as_recorded.share_error.hybrid.unwrap_or(0.0),
         weighed: errors.whole.share_error.hybrid.unwrap_or(0.0),
     };
-    println!(
+    results.figures(&serde_json::json!({
+        "kernel": series, "hardware_profile": hardware_profile, "events": events, "workload": workload,
+        "instructions": total, "kernel_instructions": kernel, "stacks": errors.stacks,
+        "share_error": {
+            "recorded": line.recorded, "weighed": line.weighed,
+            "kernel": share_error("kernel"), "user": share_error("user"),
+        },
+    }))?;
+    results.text(format_args!(
         "{workload:<14} {:>8.1} {:>7.1} {:>8.0} {:>8.2} {:>8.2} {:>8.2} {:>8.2}",
         total / 1e6,
         100.0 * kernel / total.max(1.0),
@@ -103,22 +123,22 @@ fn print(workload: &str, recorded: &Recorded) -> Result<Line> {
         100.0 * line.weighed,
         100.0 * share_error("kernel"),
         100.0 * share_error("user"),
-    );
+    ));
     Ok(line)
 }
 
 /// Mean and worst of both.
-fn summary(lines: &[Line]) {
+fn summary(results: &Results, lines: &[Line]) {
     let columns = [|line: &Line| line.recorded, |line: &Line| line.weighed];
     let mean = columns.map(|of| lines.iter().map(of).sum::<f64>() / lines.len().max(1) as f64);
     let worst = columns.map(|of| lines.iter().map(of).fold(0.0, f64::max));
     for (name, [recorded, weighed]) in [("mean", mean), ("worst", worst)] {
-        println!(
+        results.text(format_args!(
             "{name:<14} {:>25} {:>8.2} {:>8.2}",
             "",
             100.0 * recorded,
             100.0 * weighed
-        );
+        ));
     }
-    println!();
+    results.text("");
 }

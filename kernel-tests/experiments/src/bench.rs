@@ -4,16 +4,19 @@
 //! All but the first are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use kernel_tests::{artifacts, host};
 use serde_json::Value;
 
-use crate::setup::{self, Install, Needs};
-use crate::{bench_exports, build, command, guards, system};
+use crate::results::Results;
+use crate::{bench_exports, guards};
 
 /// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
 /// the program that ran, so that the cheapest is nearest to the truth.
@@ -59,23 +62,31 @@ pub(crate) struct BenchArgs {
     guards: guards::Args,
 }
 
-/// Builds the program and measures it.
-pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
-    setup::setup(Needs::Test, install)?;
-    build::build(install)?;
-    guards::guards(&args.guards)?;
+/// Measures the program, which xtask has built.
+pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
+    let mut results = Results::begin(&args.guards.results)?;
+    guards::guards(&args.guards, &mut results)?;
     for (package, bench) in [
         ("hbbp-user", "slopes"),
         ("hbbp-user", "distinct_streams"),
         ("hbbp-analysis", "stages"),
     ] {
-        command::run(command::cargo().args(["bench", "--package", package, "--bench", bench]))?;
+        let mut cargo = artifacts::cargo();
+        cargo.args(["bench", "--package", package, "--bench", bench]);
+        if results.is_json() {
+            // These print tables.
+            cargo.stdout(io::stderr());
+        }
+        let status = cargo.status()?;
+        ensure!(status.success(), "{cargo:?} failed");
     }
+    // The folder of a process belongs to its effective user.
+    let process = fs::metadata("/proc/self").context("failed to read /proc/self")?;
     ensure!(
-        system::is_root(),
+        process.uid() == 0,
         "measuring the whole system needs root: run as root or with sudo"
     );
-    let folder = command::workspace().join("target/bench");
+    let folder = host::workspace().join("target/bench");
     fs::create_dir_all(&folder).with_context(|| format!("failed to make {}", folder.display()))?;
     let source = folder.join("load.c");
     fs::write(&source, functions()).with_context(|| format!("failed to write {}", source.display()))?;
@@ -84,13 +95,21 @@ pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
         Load::shell("exec dd if=/dev/urandom of=/dev/null bs=4k")?,
         Load::shell(&format!("while :; do cc -O2 -c {source} -o {source}.o; done"))?,
     ];
-    println!("10 s under a compiler and dd; shares are of all CPUs together:");
-    println!(
-        "{:>4} {:>14} {:>18} {:>18} {:>10}",
+    let program = host::workspace().join("target/release/hbbp-sys");
+    runs(&mut results, &program)?;
+    let minute = folder.join("minute.hbbp");
+    reports(&mut results, &program, &minute)?;
+    bench_exports::measure(&mut results, &program, &minute, &folder)
+}
+
+/// Measures some seconds of the loads, run by run.
+fn runs(results: &mut Results, program: &Path) -> Result<()> {
+    results.text(format_args!(
+        "10 s under a compiler and dd; shares are of all CPUs together:\n{:>4} {:>14} {:>18} {:>18} {:>10}",
         "run", "report after", "CPU until report", "CPU of the whole", "memory"
-    );
+    ));
     for run in 1..=RUNS {
-        let Cost { wall, cpu, report } = measure(&command::workspace().join("target/release/hbbp-sys"))?;
+        let Cost { wall, cpu, report } = measure(program)?;
         let field = |name: &str| {
             let value = report.pointer(&format!("/run/{name}")).and_then(Value::as_f64);
             value.with_context(|| format!("the report has no run.{name}"))
@@ -98,18 +117,21 @@ pub(crate) fn bench(args: &BenchArgs, install: Install) -> Result<()> {
         let seconds = |name: &str| field(name).map(|ns| ns / 1e9);
         let (duration, cpus) = (seconds("duration")?, field("n_cpus")?);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-        println!(
-            "{run:>4} {:>12.2} s {:>16.2} % {:>16.2} % {:>6.0} MiB",
-            now.as_secs_f64() - seconds("started")? - duration,
-            100.0 * seconds("own_cpu")? / (duration * cpus),
-            100.0 * cpu / (wall * cpus),
-            field("own_memory")? / f64::from(1 << 20),
-        );
+        let report_after = now.as_secs_f64() - seconds("started")? - duration;
+        let until_report = seconds("own_cpu")? / (duration * cpus);
+        let of_the_whole = cpu / (wall * cpus);
+        let mib = field("own_memory")? / f64::from(1 << 20);
+        results.text(format_args!(
+            "{run:>4} {report_after:>12.2} s {:>16.2} % {:>16.2} % {mib:>6.0} MiB",
+            100.0 * until_report,
+            100.0 * of_the_whole,
+        ));
+        results.figures(&serde_json::json!({
+            "run": run, "report_after_seconds": report_after, "cpu_until_report": until_report,
+            "cpu_of_the_whole": of_the_whole, "memory_mib": mib,
+        }))?;
     }
-    let program = command::workspace().join("target/release/hbbp-sys");
-    let minute = folder.join("minute.hbbp");
-    reports(&program, &minute)?;
-    bench_exports::measure(&program, &minute, &folder)
+    Ok(())
 }
 
 /// Reports of a profile of a minute: pivots, from the simplest to one with a row for each block of each process, and
@@ -141,19 +163,21 @@ const REPORTS: [&[&str]; 7] = [
 ];
 
 /// Records a profile of 60 s under the same load, and prints the time that reports of it take.
-fn reports(program: &Path, profile: &Path) -> Result<()> {
+fn reports(results: &mut Results, program: &Path, profile: &Path) -> Result<()> {
     let mut record = Command::new(program);
     record
         .args(["record", "--duration", "60", "--split-kernel", "-o"])
         .arg(profile);
     ensure!(record.status()?.success(), "failed to record a minute");
-    println!("\nreports of a profile of 60 s under the same load:");
+    results.text("\nreports of a profile of 60 s under the same load:");
     for words in REPORTS {
         let mut report = Command::new(program);
         report.args(words).arg(profile).stdout(Stdio::null());
         let began = Instant::now();
         ensure!(report.status()?.success(), "{report:?} failed");
-        println!("{:>8.2} s  {}", began.elapsed().as_secs_f64(), words.join(" "));
+        let (seconds, words) = (began.elapsed().as_secs_f64(), words.join(" "));
+        results.text(format_args!("{seconds:>8.2} s  {words}"));
+        results.figures(&serde_json::json!({"report": words, "seconds": seconds}))?;
     }
     Ok(())
 }

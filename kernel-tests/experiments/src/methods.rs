@@ -20,7 +20,9 @@ use kernel_tests::accuracy::{Errors, Fractions, Setup, measure};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::recording::record;
 use kernel_tests::workload::Workload;
+use serde_json::Value;
 
+use crate::results::{self, Results};
 use crate::vm::hardware_profile;
 
 /// What to measure.
@@ -39,6 +41,8 @@ pub(crate) struct Args {
     /// Seeds of the hardware profile's chance: a run of each.
     #[arg(long, value_delimiter = ',', default_value = "1,2,3")]
     seed: Vec<u64>,
+    #[command(flatten)]
+    results: results::Options,
 }
 
 /// Hardware profile and options of perf record of the methods that sample addresses.
@@ -67,49 +71,55 @@ type Row = [f64; METHODS];
 
 /// Measures and prints, line by line as the runs end.
 pub(crate) fn methods(args: &Args) -> Result<()> {
+    let mut results = Results::begin(&args.results)?;
     let kernel = Kernel::get(&args.kernel)?;
-    println!(
-        "kernel {}: accuracy errors of user code over blocks, in %, on a model of a processor; mean, least and most of {} runs",
+    let titles = names().chain(["classic/lbr"]).map(|name| format!(" {name:>13}"));
+    results.text(format_args!(
+        "kernel {}: accuracy errors of user code over blocks, in %, on a model of a processor; mean, least and most of {} runs\n\
+         {:<10} {:<5}{}",
         args.kernel,
-        args.seed.len()
-    );
-    print!("{:<10} {:<5}", "workload", "");
-    let sampled = SAMPLED.iter().map(|(name, ..)| *name);
-    for name in sampled.chain(["lbr", "hybrid", "classic/lbr"]) {
-        print!(" {name:>13}");
-    }
-    println!();
+        args.seed.len(),
+        "workload",
+        "",
+        titles.collect::<String>()
+    ));
     for name in &args.workload {
         let workload = Workload::named(name).with_context(|| format!("unknown workload `{name}`"))?;
-        let rows = args.seed.iter().map(|seed| row(workload, &kernel, *seed));
-        let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        let mut rows: Vec<Row> = Vec::new();
+        for seed in &args.seed {
+            let row = row(workload, &kernel, *seed)?;
+            let errors: serde_json::Map<String, Value> =
+                names().map(str::to_owned).zip(row.map(Value::from)).collect();
+            results.figures(&serde_json::json!({
+                "kernel": args.kernel, "workload": name, "seed": seed, "user_block_error": errors,
+            }))?;
+            rows.push(row);
+        }
         let of_methods = |fold: fn(&[f64]) -> f64| -> Row {
             std::array::from_fn(|method| fold(&rows.iter().map(|row| row[method]).collect::<Vec<f64>>()))
         };
         let mean = of_methods(|all| all.iter().sum::<f64>() / all.len() as f64);
-        print_row(name, "mean", &mean);
-        println!(" {:>13.1}", mean[0] / mean[LBR]);
-        print_row(
-            "",
-            "least",
-            &of_methods(|all| all.iter().copied().fold(f64::INFINITY, f64::min)),
-        );
-        println!();
-        print_row(
-            "",
-            "most",
-            &of_methods(|all| all.iter().copied().fold(0.0, f64::max)),
-        );
-        println!();
+        results.text(format_args!(
+            "{} {:>13.1}",
+            line(name, "mean", &mean),
+            mean[0] / mean[LBR]
+        ));
+        let least = of_methods(|all| all.iter().copied().fold(f64::INFINITY, f64::min));
+        results.text(line("", "least", &least));
+        let most = of_methods(|all| all.iter().copied().fold(0.0, f64::max));
+        results.text(line("", "most", &most));
     }
     Ok(())
 }
 
-fn print_row(name: &str, what: &str, row: &Row) {
-    print!("{name:<10} {what:<5}");
-    for error in row {
-        print!(" {:>13.2}", 100.0 * error);
-    }
+/// The methods in the order of a row.
+fn names() -> impl Iterator<Item = &'static str> {
+    SAMPLED.iter().map(|(name, ..)| *name).chain(["lbr", "hybrid"])
+}
+
+fn line(name: &str, what: &str, row: &Row) -> String {
+    let errors = row.map(|error| format!(" {:>13.2}", 100.0 * error));
+    format!("{name:<10} {what:<5}{}", errors.concat())
 }
 
 /// The errors of one run of each method.
