@@ -16,8 +16,8 @@ use kernel_tests::workload::Workload;
 use kernel_tests::{artifacts, host, reference};
 
 use crate::accuracy::Selection;
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// What to evaluate.
 #[derive(Debug, Parser)]

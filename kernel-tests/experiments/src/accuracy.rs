@@ -9,8 +9,8 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::Clock;
 use kernel_tests::workload::{ALL, HELD_OUT, Workload};
 
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// Which machines, and what they run.
 #[derive(Debug, Parser)]

@@ -8,8 +8,8 @@ use kernel_tests::cost::{self, Costs, FLAT, LOOPS, Overhead, PERIODS, Tool};
 use kernel_tests::kernel::Kernel;
 use kernel_tests::workload::Workload;
 
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// What to measure.
 #[derive(Debug, Parser)]

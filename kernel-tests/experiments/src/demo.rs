@@ -9,7 +9,7 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::{Machine, Marks};
 use kernel_tests::workload::Workload;
 
-use crate::vm::hardware_profile;
+use crate::profile_file::hardware_profile;
 
 /// The same prime search in user code and in a kernel module, and some work for the kernel beside it.
 const LOAD: &str =

@@ -6,8 +6,8 @@ use clap::Parser;
 use kernel_tests::guards::{self, Guard, SERIES};
 use kernel_tests::kernel::Kernel;
 
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// What to measure.
 #[derive(Debug, Parser)]

@@ -18,6 +18,7 @@ mod demo;
 mod guards;
 mod methods;
 mod optimizers;
+mod profile_file;
 mod recordings;
 mod results;
 mod statistics;

@@ -22,8 +22,8 @@ use kernel_tests::recording::record;
 use kernel_tests::workload::Workload;
 use serde_json::Value;
 
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// What to measure.
 #[derive(Debug, Parser)]

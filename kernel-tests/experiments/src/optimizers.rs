@@ -11,8 +11,8 @@ use kernel_tests::optimizers::{Optimized, Work, measure};
 use kernel_tests::workload::Workload;
 use serde_json::Value;
 
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// Which recordings.
 #[derive(Debug, Parser)]

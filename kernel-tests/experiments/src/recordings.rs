@@ -9,8 +9,8 @@ use kernel_tests::kernel::Kernel;
 use kernel_tests::recording::{Recorded, record};
 
 use crate::accuracy::Selection;
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// What to record.
 #[derive(Debug, Parser)]

@@ -11,8 +11,8 @@ use kernel_tests::repeat::{
     Deviation, MIXED, Periods, Point, Run, coverage, deviations, mean, periods_about, repeat, slope,
 };
 
+use crate::profile_file::hardware_profile;
 use crate::results::{self, Results};
-use crate::vm::hardware_profile;
 
 /// What is common to both.
 #[derive(Debug, Parser)]

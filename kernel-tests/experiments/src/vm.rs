@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
+use kernel_tests::host;
 use kernel_tests::kernel::Kernel;
 use kernel_tests::machine::{Clock, Machine, Marks};
 use kernel_tests::outcome::Outcome;
 use kernel_tests::workload::Workload;
-use kernel_tests::{artifacts, host};
 
+use crate::profile_file::hardware_profile;
 use crate::results::Results;
 use crate::{
     ablation, accuracy, classes, cost, guards, methods, optimizers, recordings, statistics, without_stacks,
@@ -146,17 +147,6 @@ pub(crate) fn vm(args: &Args) -> Result<()> {
         outcome.log
     );
     Ok(())
-}
-
-/// The text of a hardware profile, by name or path.
-pub(crate) fn hardware_profile(name: &str) -> Result<String> {
-    let named = artifacts::package().join("hardware-profiles").join(name);
-    let path = if named.exists() {
-        named
-    } else {
-        PathBuf::from(name)
-    };
-    fs::read_to_string(&path).with_context(|| format!("unknown hardware profile `{name}`"))
 }
 
 /// Puts in what the command needs, and says how it is called in the guest.

@@ -43,7 +43,7 @@ fn told(sources: &[&Source], uses: &Uses, circle: &BTreeSet<usize>) -> String {
     });
     let ties: String = ties.collect();
     format!(
-        "a circle of {} files, of more than {MOST} circles:{ties}",
+        "a circle of {} files, where {MOST} circles are allowed:{ties}",
         circle.len()
     )
 }

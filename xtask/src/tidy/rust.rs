@@ -67,7 +67,10 @@ pub(crate) fn test_only_files(path: &str, text: &str) -> Vec<String> {
 fn without_tests(code: &str) -> &str {
     let is_last_module = |(at, _): &(usize, &str)| {
         let after = code[*at..].trim_start_matches("#[cfg(test)]").trim_start();
-        after.starts_with("mod tests {")
+        // Other modules may use what is in it, where it is visible to them.
+        ["mod", "pub(super) mod", "pub(crate) mod"]
+            .iter()
+            .any(|module| after.starts_with(&format!("{module} tests {{")))
     };
     code.match_indices("#[cfg(test)]")
         .find(is_last_module)
