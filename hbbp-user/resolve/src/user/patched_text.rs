@@ -24,7 +24,7 @@ use super::known_mapping::Remapped;
 use super::process_image::{FileIdx, Generation, ImageMapping, ProcessImage};
 use super::process_memory::ProcessMemory;
 use super::space::{Origin, UserSpace};
-use crate::now;
+use crate::clock::now;
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::{Loss, Losses, ProcessIdx};
 

@@ -4,11 +4,11 @@
 //! and those that make very many mappings are read instead of their records, all of it within a share of the time.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::proc_scan::{read_process, read_tgids};
 use super::space::{Origin, UserSpace};
-use crate::now;
+use crate::clock::{now, thread_time};
 use hbbp_model::record::{Record, Timed};
 use hbbp_model::snapshot::{Loss, Losses};
 
@@ -126,7 +126,7 @@ impl UserSpace {
         if !is_any || unknown.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
-        let start = own_time();
+        let start = thread_time();
         let (lost_since, processes) = (unknown.lost_since.take(), std::mem::take(&mut unknown.processes));
         match lost_since {
             Some(since) => self.read_all_again(since),
@@ -138,7 +138,7 @@ impl UserSpace {
         }
         self.changed();
         if let Origin::Live(live) = &mut self.origin {
-            live.unknown.next = Some(Instant::now() + GAP * own_time().saturating_sub(start));
+            live.unknown.next = Some(Instant::now() + GAP * thread_time().saturating_sub(start));
         }
     }
 
@@ -161,12 +161,6 @@ impl UserSpace {
         }
         self.index.scanned_again(&scanned, since);
     }
-}
-
-/// CPU time of this thread.
-fn own_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]
