@@ -5,7 +5,7 @@ use std::mem;
 use super::lookup_cache::HeldText;
 use super::raw::TaskKey;
 use super::resolver::Resolver;
-use super::user::space::Hit;
+use super::user::hits::Hit;
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::ProcessIdx;
 
