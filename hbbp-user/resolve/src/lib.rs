@@ -21,11 +21,13 @@
 mod chains;
 pub mod clock;
 mod counts;
+mod debug_places;
 pub mod kernel;
 mod lookup;
 pub mod lookup_cache;
 mod lookups;
 pub mod raw;
+pub mod regular_file;
 mod resolver;
 pub mod source;
 pub mod text;
