@@ -5,6 +5,7 @@ pub mod bbv;
 mod budget;
 pub mod check;
 pub mod child;
+mod closed_pipe;
 pub mod daemon;
 pub mod diff;
 pub mod eval;
@@ -32,6 +33,7 @@ mod worker;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use closed_pipe::up_to_a_closed_pipe;
 use export::ExportOptions;
 use hbbp_analysis::diff::Gate;
 use hbbp_model::profile::Output;
@@ -233,19 +235,4 @@ fn end(recorded: Recorded) -> anyhow::Result<Done> {
         snapshot: Some(snapshot),
         ..Done::default()
     })
-}
-
-/// A reader that closed the pipe has read enough.
-fn up_to_a_closed_pipe<T: Default>(printed: anyhow::Result<T>) -> anyhow::Result<T> {
-    let io =
-        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
-    let is_closed_pipe = |error: &anyhow::Error| {
-        error
-            .chain()
-            .any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
-    };
-    match printed {
-        Err(error) if is_closed_pipe(&error) => Ok(T::default()),
-        printed => printed,
-    }
 }
