@@ -1,6 +1,6 @@
-//! The clocks of a run: that of the records, and that of the work of a thread.
+//! The clocks of a run: that of the records, that of the calendar, and that of the work of a thread.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,6 +9,12 @@ pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+}
+
+/// Now in ns since 1970.
+pub fn since_epoch() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// CPU time of this thread.
@@ -26,5 +32,7 @@ mod tests {
         let before = (now(), thread_time());
         let after = (now(), thread_time());
         assert!(0 < before.0 && before.0 <= after.0 && before.1 <= after.1);
+        let seconds_of_50_years = 50 * 365 * 86_400;
+        assert!(seconds_of_50_years < since_epoch() / 1_000_000_000);
     }
 }
