@@ -233,6 +233,15 @@ fn wide(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
+/// A file with symbols: its bytes and its layout.
+#[derive(Clone, Copy, Debug)]
+pub struct SymbolFile<'a> {
+    /// The bytes.
+    pub source: &'a ByteSource,
+    /// Their layout.
+    pub layout: &'a ElfLayout,
+}
+
 impl ElfLayout {
     /// The image address of the byte at `offset` of the file, as the loader maps it: whole pages of a segment.
     /// Executable segments are preferred where two segments share a page.

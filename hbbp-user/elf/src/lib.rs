@@ -14,5 +14,6 @@ mod linkage;
 pub mod name_blocks;
 pub mod parser;
 pub mod perf_map;
+mod perf_map_wire;
 mod unwind;
 mod unwind_table;

@@ -8,8 +8,7 @@ use object::elf::{self, Rela64};
 
 use hbbp_model::addr::ImageAddr;
 
-use super::functions::SymbolFile;
-use super::layout::{ElfClass, Section, read_table};
+use super::layout::{ElfClass, Section, SymbolFile, read_table};
 
 /// The largest browsers have some thousand stubs.
 const MAX_STUBS: usize = 1 << 16;

@@ -3,8 +3,6 @@
 //! It only grows, so of two functions at one address the later one counts.
 //! A map may have a million lines of which a run hits a hundred, so names stay in the text until they are asked for.
 
-mod wire;
-
 use std::ops::Range;
 
 use hbbp_model::addr::ImageAddr;
@@ -15,22 +13,22 @@ use crate::byte_source::ByteSource;
 /// Real ones have some MiB; names beyond that are left out.
 const MAX_LEN: u64 = 32 << 20;
 /// Functions beyond this number are left out, so that short lines cannot fill the memory.
-const MAX_FUNCTIONS: usize = 1 << 20;
+pub(super) const MAX_FUNCTIONS: usize = 1 << 20;
 
 /// Functions of one process by their start.
 #[derive(Debug, Default)]
 pub struct PerfMap {
-    text: Vec<u8>,
+    pub(super) text: Vec<u8>,
     /// Sorted by start, each start once.
-    functions: Vec<NamedRange>,
+    pub(super) functions: Vec<NamedRange>,
 }
 
 /// A function and the place of its name in the text.
 #[derive(Clone, Debug)]
-struct NamedRange {
-    start: u64,
-    len: u64,
-    name: Range<u32>,
+pub(super) struct NamedRange {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) name: Range<u32>,
 }
 
 impl PerfMap {

@@ -9,8 +9,7 @@ use std::collections::HashMap;
 use object::elf;
 
 use super::byte_source::ByteSource;
-use super::functions::SymbolFile;
-use super::layout::Section;
+use super::layout::{Section, SymbolFile};
 
 /// No table is read beyond this many entries: the largest browsers have about a million functions.
 pub(super) const MAX_ENTRIES: usize = 2 << 20;

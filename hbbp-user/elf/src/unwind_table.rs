@@ -9,7 +9,7 @@ use std::cell::Cell;
 use hbbp_model::addr::{FileOff, ImageAddr};
 
 use super::byte_source::ByteSource;
-use super::functions::SymbolFile;
+use super::layout::SymbolFile;
 use super::unwind::{HEAD, MAX_ENTRIES, encoding, range_len, u32_at};
 
 /// Version 1; the frame pointer as pcrel sdata4, the number as udata4, the table as datarel sdata4. Linkers write no other.

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use super::Resolver;
 use super::raw::RawChain;
+use super::resolver::Resolver;
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::fold::merge_rows;
 use hbbp_model::snapshot::{ChainCount, ProcessIdx};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::Resolver;
 use super::raw::{Raw, RawInterval, Sort, TaskKey};
+use super::resolver::Resolver;
 use super::user::space::{Origin, UserSpace};
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::fold::Boundaries;

@@ -1,61 +1,16 @@
 //! Looking up addresses: the process image that ran, and the text, which is read where it is not there yet.
-//!
-//! Most counts of a drain run through few text ranges, so that a stream nearly always ends in the range that the last
-//! one was in, and else in one that is cached.
 
 use std::mem;
 
-use super::Resolver;
-use super::lookup_cache::{HeldText, LookupCache, Validity};
+use super::lookup_cache::HeldText;
 use super::raw::TaskKey;
-use super::text::is_stream;
-use super::user::space::Hit;
+use super::resolver::Resolver;
+use super::user::hits::Hit;
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::ProcessIdx;
 
-/// Slots of a cache, and the bytes (as a power of two) that share one: functions are about as long, and a drain runs
-/// through few thousand of them.
-const SLOTS: usize = 1 << 15;
-const NEAR: u32 = 8;
-
-/// Results of earlier lookups.
-#[derive(Debug)]
-pub(super) struct Lookups {
-    /// Text of the kernel.
-    kernel: LookupCache<HeldText>,
-    /// Text of processes.
-    user: LookupCache<HeldText>,
-    /// The text of the last stream, which is that of the next as a rule.
-    last: (Validity, HeldText),
-    /// How often processes had changed, and how many regions of the kernel there were, when these were found.
-    known_of: (u64, u64),
-}
-
-impl Default for Lookups {
-    fn default() -> Self {
-        Self {
-            kernel: LookupCache::new(SLOTS, NEAR),
-            user: LookupCache::new(SLOTS, NEAR),
-            last: Default::default(),
-            known_of: (0, 0),
-        }
-    }
-}
-
-impl Lookups {
-    /// Forgets all.
-    pub(super) fn clear(&mut self) {
-        self.kernel.clear();
-        self.user.clear();
-        self.last = Default::default();
-    }
-
-    #[inline]
-    fn last(&self, task: TaskKey, time: u64, at: Va) -> Option<HeldText> {
-        let (validity, text) = &self.last;
-        validity.covers(task, time, at).then_some(*text)
-    }
-}
+/// A longer stream is not a straight line of code.
+const MAX_STREAM: u64 = 64 << 10;
 
 impl Resolver {
     /// Begins the counts of an interval.
@@ -174,5 +129,20 @@ impl Resolver {
         }
         self.hit(task, time, end);
         process
+    }
+}
+
+/// Whether a stream can be a straight line of code; both ends are inclusive.
+fn is_stream(start: u64, end: u64) -> bool {
+    start <= end && end - start < MAX_STREAM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_short_and_goes_forward() {
+        assert!(is_stream(1, 1) && !is_stream(2, 1) && !is_stream(0, MAX_STREAM));
     }
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
-use super::input::read_profile;
 use super::pager::{Paging, paged};
+use super::runs::read_profile;
 use super::static_image::StaticImage;
 use hbbp_analysis::annotate::{Annotated, Code, Query, annotated, find, hottest};
 use hbbp_analysis::mix::Estimated;

@@ -2,6 +2,7 @@
 
 mod access;
 mod counters;
+mod finding;
 mod kernel_text;
 
 use std::fmt::Write as _;
@@ -13,7 +14,8 @@ use serde::Serialize;
 
 use access::{btf, kernel, paranoia, privileges, ring_memory, sideband};
 use counters::{branches, counters, names, step, watchdog};
-use hbbp_collect::cpu_list;
+pub use finding::{Finding, Status};
+use finding::{missing, ok};
 use hbbp_collect::event;
 use hbbp_collect::object::{Constants, MapSizes, Object};
 use hbbp_collect::pmu::{DEVICES, read_pmus};
@@ -21,31 +23,6 @@ use hbbp_collect::source::Source;
 use hbbp_model::printable::write_json;
 use hbbp_output::report::TextOrJson;
 use kernel_text::{kernel_symbols, kernel_text};
-
-/// Status of a finding.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// Available.
-    Ok,
-    /// Available with a limit that the text states.
-    Limited,
-    /// Not available.
-    Missing,
-}
-
-/// The result of one check.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Finding {
-    /// Stable name.
-    pub id: &'static str,
-    /// Its status.
-    pub status: Status,
-    /// What was found.
-    pub found: String,
-    /// How to fix it; empty if nothing needs fixing.
-    pub advice: String,
-}
 
 /// All findings.
 #[derive(Clone, Debug, Serialize)]
@@ -141,41 +118,6 @@ fn describe(sources: &[Source]) -> String {
         "time-weighted samples, not executions"
     };
     format!("{} ({unit})", names(sources))
-}
-
-fn ok(id: &'static str, found: impl Into<String>) -> Finding {
-    Finding {
-        id,
-        status: Status::Ok,
-        found: found.into(),
-        advice: String::new(),
-    }
-}
-
-fn missing(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding {
-        id,
-        status: Status::Missing,
-        found: found.into(),
-        advice: advice.into(),
-    }
-}
-
-fn limited(id: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding {
-        id,
-        status: Status::Limited,
-        found: found.into(),
-        advice: advice.into(),
-    }
-}
-
-/// The number of CPUs online, for the header of a report.
-pub fn read_n_cpus() -> u32 {
-    cpu_list::read_online()
-        .ok()
-        .and_then(|cpus| u32::try_from(cpus.len()).ok())
-        .unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::io::{BufWriter, Write};
 use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
-use super::input::read_runs;
 use super::pager::{Paging, paged};
+use super::runs::read_runs;
 use hbbp_analysis::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
 use hbbp_analysis::mix::{Dimension, Estimated, Mix, Query, sum};
 use hbbp_estimate::{Rule, Unit};

@@ -2,26 +2,25 @@
 
 mod image_format;
 mod images;
+mod summary;
 mod whole;
 
-use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
-use super::input::{open_recording, read_profile, read_runs};
+use super::input::open_recording;
+use super::runs::{read_profile, read_runs};
 use hbbp_estimate::Unit;
 use hbbp_import::perf_data::PerfData;
 use hbbp_import::{EntryText, Format, ImportError, RecordedEvent, entries};
-use hbbp_model::profile::Output;
 use hbbp_model::snapshot::Loss;
 use hbbp_output::export::StreamFilter;
 use hbbp_output::export::branches::write_branches;
-use hbbp_output::export::counted::{Counted, WholeNumbers};
+use hbbp_output::export::counted::Counted;
 use hbbp_output::export::counts::{CountSource, write_counts};
-use hbbp_output::export::image::Written;
 use hbbp_output::export::streams::write_streams;
 use hbbp_resolve::kernel::recorded::KernelPlace;
 pub use image_format::ImageFormat;
@@ -111,67 +110,6 @@ fn write_profile(
         )),
     }
     Ok(warnings)
-}
-
-/// What is said of an export.
-struct Summary {
-    noun: &'static str,
-    warnings: Vec<String>,
-}
-
-impl Summary {
-    fn new(runs: &[Counted<'_>], numbers: WholeNumbers) -> Self {
-        let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for (n, sentence) in runs.iter().flat_map(Counted::left_out) {
-            let sum = left_out.entry(sentence).or_default();
-            *sum = sum.saturating_add(n);
-        }
-        let sentence = |(sentence, n)| format!("{n} {sentence}");
-        Self {
-            noun: numbers.noun,
-            warnings: left_out.into_iter().map(sentence).collect(),
-        }
-    }
-
-    /// Writes a file, or to standard output, and says what is in it.
-    fn save(
-        &mut self,
-        output: Option<&Path>,
-        bytes: &[u8],
-        written: &Written,
-        out: &mut dyn Write,
-    ) -> anyhow::Result<()> {
-        let Some(path) = output else {
-            out.write_all(bytes)?;
-            self.left_out(written);
-            return Ok(());
-        };
-        let opened = Output::open(path)?;
-        let is_standard = opened.is_standard();
-        opened.write(bytes, out)?;
-        if is_standard {
-            self.left_out(written);
-        } else {
-            self.wrote(path, written, out)?;
-        }
-        Ok(())
-    }
-
-    /// Prints what a file holds.
-    fn wrote(&mut self, path: &Path, written: &Written, out: &mut dyn Write) -> io::Result<()> {
-        let sums = written.sums.iter().map(|(kind, n)| format!("{n} {kind}"));
-        let sums: Vec<String> = sums.collect();
-        writeln!(out, "{}: {} (in {})", path.display(), sums.join(", "), self.noun)?;
-        self.left_out(written);
-        Ok(())
-    }
-
-    /// Keeps what a file could not say.
-    fn left_out(&mut self, written: &Written) {
-        let left_out = written.left_out.iter();
-        self.warnings
-            .extend(left_out.map(|(why, n)| format!("left out: {n} {why} (in {})", self.noun)));
-    }
 }
 
 fn write_lines(options: &ExportOptions, lines: ExportLines, out: &mut dyn Write) -> anyhow::Result<()> {

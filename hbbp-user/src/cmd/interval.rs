@@ -10,6 +10,7 @@ use std::ops::Range;
 use hbbp_ebpf::key;
 use hbbp_ebpf::{CountKey, Tally};
 
+use hbbp_collect::Parts;
 use hbbp_collect::chains::Chained;
 use hbbp_model::addr::Va;
 use hbbp_model::snapshot::EventIdx;
@@ -19,6 +20,15 @@ const _: () = assert!(
     key::WEIGHT_ONE == WEIGHT_ONE,
     "the resolver takes weights as they are"
 );
+
+/// What was counted, part by part in the order of time.
+pub(super) struct Counts {
+    pub(super) times: Vec<Range<u64>>,
+    pub(super) parts: Parts,
+    pub(super) chains: Vec<Chained>,
+    /// See [`Collector::clock_periods`](hbbp_collect::Collector::clock_periods).
+    pub(super) clock_periods: Vec<Option<u64>>,
+}
 
 /// The counts of the interval `time`, in ns of CLOCK_MONOTONIC; `has_stack` says whether the samples of the event with
 /// a number carry branch stacks, and `clock_periods` has the period of each clock event, by number.

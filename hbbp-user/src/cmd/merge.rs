@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-use super::input::read_saved;
-use super::open_output;
+use super::profile_output::open_output;
 use super::report::unit_of;
+use super::runs::read_saved;
 use hbbp_model::segments::TimeRange;
 use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::file::Compression;

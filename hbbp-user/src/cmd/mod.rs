@@ -5,10 +5,12 @@ pub mod bbv;
 mod budget;
 pub mod check;
 pub mod child;
+mod closed_pipe;
 pub mod daemon;
 pub mod diff;
 pub mod eval;
 pub mod export;
+mod host_facts;
 pub mod import;
 mod input;
 pub mod interrupt;
@@ -19,11 +21,14 @@ mod locations;
 mod measure;
 pub mod merge;
 pub mod pager;
+mod privileges;
 pub mod processwatch;
+mod profile_output;
 pub mod progress;
 pub mod record;
 pub mod report;
 mod rule;
+mod runs;
 mod session;
 mod static_image;
 pub mod top;
@@ -32,6 +37,7 @@ mod worker;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
+use closed_pipe::up_to_a_closed_pipe;
 use export::ExportOptions;
 use hbbp_analysis::diff::Gate;
 use hbbp_model::profile::Output;
@@ -39,6 +45,7 @@ use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::file::Compression;
 use hbbp_output::report::{Format, TextOrJson};
 use import::ImportOptions;
+use profile_output::open_output;
 use record::{Command, RecordOptions, Recorded};
 use report::{Quality, ReportOptions};
 
@@ -169,11 +176,11 @@ fn saved_report(
             report.format != Format::Html || !io::stdout().is_terminal(),
             "a page is for a browser, not for a terminal: name a file, as in `-o report.html`"
         );
-        return report::print_runs(&input::read_runs(input)?, report, out);
+        return report::print_runs(&runs::read_runs(input)?, report, out);
     };
     let output = Output::open(path)?;
     let mut bytes = Vec::new();
-    let quality = report::print_runs(&input::read_runs(input)?, report, &mut bytes)?;
+    let quality = report::print_runs(&runs::read_runs(input)?, report, &mut bytes)?;
     output.write(&bytes, out)?;
     Ok(quality)
 }
@@ -204,16 +211,6 @@ fn direct(
     })
 }
 
-/// Opens an output for a profile alone.
-fn open_output(path: &Path) -> anyhow::Result<Output> {
-    let output = Output::open(path)?;
-    anyhow::ensure!(
-        !output.is_standard() || !io::stdout().is_terminal(),
-        "standard output is a terminal: redirect it, or name a file"
-    );
-    Ok(output)
-}
-
 /// Waits for a command that outlives its measurement, to pass on its exit code.
 fn end(recorded: Recorded) -> anyhow::Result<Done> {
     let Recorded {
@@ -233,19 +230,4 @@ fn end(recorded: Recorded) -> anyhow::Result<Done> {
         snapshot: Some(snapshot),
         ..Done::default()
     })
-}
-
-/// A reader that closed the pipe has read enough.
-fn up_to_a_closed_pipe<T: Default>(printed: anyhow::Result<T>) -> anyhow::Result<T> {
-    let io =
-        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
-    let is_closed_pipe = |error: &anyhow::Error| {
-        error
-            .chain()
-            .any(|cause| io(cause) == Some(io::ErrorKind::BrokenPipe))
-    };
-    match printed {
-        Err(error) if is_closed_pipe(&error) => Ok(T::default()),
-        printed => printed,
-    }
 }

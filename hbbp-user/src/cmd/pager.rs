@@ -4,6 +4,8 @@ use std::env;
 use std::io::{self, IsTerminal as _, Write};
 use std::process::{Command, Stdio};
 
+use super::closed_pipe::reader_after;
+
 /// Whether a pager shows text.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Paging {
@@ -25,10 +27,7 @@ pub(super) fn paged(
         Some(pager) => through(pager, out, write),
         None => write(out),
     };
-    match shown {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        shown => shown,
-    }
+    reader_after(shown).map(|_| ())
 }
 
 /// The pager that the user wants: none where PAGER is empty or `cat`.

@@ -3,12 +3,13 @@
 //!
 //! One measurement runs through all intervals; each of them is a profile of its own.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
+use super::closed_pipe::{Reader, reader_after};
 use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
 use hbbp_analysis::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
 use hbbp_code::blocks::DecodedText;
@@ -20,6 +21,9 @@ use hbbp_model::snapshot::run::Period;
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
 use hbbp_output::report::watch::{Layout, Watch};
 use hbbp_resolve::kernel::space::TextHistory;
+
+/// What is said where an interval cannot be written.
+const NOT_WRITTEN: &str = "failed to write an interval";
 
 /// What to watch, and how to print it.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,8 +103,9 @@ pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> 
         columns: &shown,
         width: options.width,
     };
-    if let Err(error) = watch.begin(out) {
-        return ended(error);
+    let reader = reader_after(watch.begin(out)).context(NOT_WRITTEN)?;
+    if reader == Reader::Gone {
+        return Ok(());
     }
     let rule = super::rule::read_for_live("balanced")?;
     let mut decoded = DecodedText::default();
@@ -108,8 +113,9 @@ pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> 
     for (number, snapshot) in (0..options.times.unwrap_or(u32::MAX)).zip(intervals) {
         let snapshot = snapshot?;
         let mix = Estimated::next(&snapshot, &rule, &mut decoded).mix(&query, &SourceLocations::new());
-        if let Err(error) = watch.interval(number, &mix, out) {
-            return ended(error);
+        let reader = reader_after(watch.interval(number, &mix, out)).context(NOT_WRITTEN)?;
+        if reader == Reader::Gone {
+            break;
         }
     }
     Ok(())
@@ -168,14 +174,6 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
         vmlinux: None,
         cpu_budget: None,
         classes: ClassCounting::Off,
-    }
-}
-
-/// A closed pipe ends the watch.
-fn ended(error: io::Error) -> anyhow::Result<()> {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(error).context("failed to write an interval"),
     }
 }
 

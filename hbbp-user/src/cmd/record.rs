@@ -8,19 +8,20 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::child::PendingChild;
+use super::host_facts::{facts, read_n_cpus};
 use super::interrupt::{Ender, Interrupt};
 use super::measure::{Pause, measure};
 use super::progress::Progress;
+pub use super::session::EndedProcesses;
 use super::session::Session;
 use super::worker;
 use hbbp_collect::choice::Choice;
 use hbbp_collect::limits;
 use hbbp_collect::object::Messages;
 use hbbp_collect::{ClassCounting, ModuleWatch, Plan, Scope};
-use hbbp_elf::build_id::read_kernel_build_id;
 use hbbp_elf::parser::Parser;
 use hbbp_model::slices::Slices;
-use hbbp_model::snapshot::{Run, Snapshot};
+use hbbp_model::snapshot::Snapshot;
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
 use hbbp_resolve::kernel::space::TextHistory;
 
@@ -51,15 +52,6 @@ pub struct RecordOptions {
     pub cpu_budget: Option<u32>,
     /// Whether classes of instructions are counted beside the samples.
     pub classes: ClassCounting,
-}
-
-/// What becomes of processes that have ended when a profile is taken ([`Snapshot::join_ended`]).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum EndedProcesses {
-    /// Many of one command name and cgroup are one.
-    Together,
-    /// Each is there by itself.
-    Apart,
 }
 
 /// Scope of a measurement.
@@ -208,7 +200,7 @@ impl Iterator for Intervals {
 
 /// The error with what helps against it.
 fn advised(error: anyhow::Error) -> anyhow::Error {
-    limits::advised(error, super::check::read_n_cpus())
+    limits::advised(error, read_n_cpus())
 }
 
 /// A recording that runs.
@@ -295,29 +287,4 @@ fn raise_file_limit() {
         ..limit
     };
     let _ = setrlimit(Resource::Nofile, raised);
-}
-
-/// Run facts that are known before the start.
-fn facts(scope: String) -> Run {
-    let read = |path: &str| {
-        std::fs::read_to_string(path)
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_default()
-    };
-    let cpus = read("/proc/cpuinfo");
-    let model = cpus
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    Run {
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: read("/proc/sys/kernel/hostname"),
-        cpu_model: model
-            .map(|(_, model)| model.trim().to_owned())
-            .unwrap_or_default(),
-        kernel_release: read("/proc/sys/kernel/osrelease"),
-        kernel_build_id: read_kernel_build_id(),
-        n_cpus: super::check::read_n_cpus(),
-        scope,
-        ..Run::default()
-    }
 }

@@ -1,12 +1,13 @@
 //! Prints the report of a snapshot, for `hbbp-sys report` and for direct runs.
 
 use std::borrow::Cow;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
+use super::closed_pipe::reader_after;
 use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
 use super::locations::read_locations;
@@ -220,10 +221,8 @@ pub fn print_runs(
 fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut out = BufWriter::new(out);
     let written = report.write(options.format, options.look, &mut out);
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("failed to write the report"),
-    }
+    let reader = reader_after(written.and_then(|()| out.flush()));
+    reader.map(|_| ()).context("failed to write the report")
 }
 
 /// The runs of a profile, estimated.

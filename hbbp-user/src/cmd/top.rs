@@ -16,6 +16,7 @@ use jiff::Zoned;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::Event;
 
+use super::closed_pipe::{Reader, reader_after};
 use super::keyboard::{Heard, Keyboard};
 use super::record::{Intervals, RecordOptions};
 use hbbp_analysis::mix::Estimated;
@@ -72,10 +73,9 @@ fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> 
         let figures = Figures::new(&estimated, options.look.demangle);
         let table = figures.table(options.screen.tab, options.screen.rings);
         let written = write_plain(&figures.facts(), &table, top, options.look.width, out);
-        match written.map_err(|error| (error.kind(), error)) {
-            Ok(()) => {}
-            Err((io::ErrorKind::BrokenPipe, _)) => break,
-            Err((_, error)) => return Err(error).context("failed to write an interval"),
+        let reader = reader_after(written).context("failed to write an interval")?;
+        if reader == Reader::Gone {
+            break;
         }
     }
     Ok(())

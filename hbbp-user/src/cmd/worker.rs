@@ -21,7 +21,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, 
 use rustix::thread::{set_name, set_no_new_privs};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::daemon::privileges;
+use super::privileges;
 use hbbp_elf::parser::serve::serve;
 use hbbp_elf::parser::{FILE_CPU, Failure, Parser, Worker, receive, send};
 

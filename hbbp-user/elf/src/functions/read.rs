@@ -5,9 +5,9 @@ use object::elf::{self, Sym32, Sym64};
 use object::pod;
 use object::read::elf::Sym;
 
-use super::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, SymbolFile, UNNAMED};
+use super::table::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, UNNAMED};
 use crate::byte_source::ByteSource;
-use crate::layout::{ElfClass, Section, Segment};
+use crate::layout::{ElfClass, Section, Segment, SymbolFile};
 use crate::linkage::{MAX_LINKAGE_TABLE, MAX_LINKAGE_TABLES, read_stubs};
 use crate::unwind::{UnwindRange, read_unwind_ranges};
 use crate::unwind_table::UnwindTable;

@@ -3,9 +3,9 @@
 use prost::Message as _;
 use prost::bytes::Bytes;
 
-use super::super::unwind::MAX_ENTRIES;
-use super::super::unwind_table::{Entry, UnwindTable};
-use super::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, UNNAMED};
+use super::table::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, UNNAMED};
+use crate::unwind::MAX_ENTRIES;
+use crate::unwind_table::{Entry, UnwindTable};
 
 /// Ranges of symbols, stubs and unwind tables together.
 const MAX_RANGES: usize = 2 * MAX_SYMBOLS;

@@ -3,7 +3,7 @@
 use prost::Message as _;
 use prost::bytes::Bytes;
 
-use super::{Layout, Parsed};
+use super::parsed::{Layout, Parsed};
 use crate::byte_source::ByteSource;
 use crate::layout::{ElfClass, ElfError, ElfLayout, MAX_SEGMENTS, Segment, read_segments};
 use hbbp_model::addr::{FileOff, ImageAddr};

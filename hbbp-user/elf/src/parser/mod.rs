@@ -17,6 +17,7 @@
 
 mod allowance;
 mod layout_wire;
+mod parsed;
 mod queue;
 pub mod serve;
 mod socket;
@@ -28,36 +29,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use prost::bytes::Bytes;
-
 use crate::byte_source::ByteSource;
-use crate::functions::{Functions, SymbolFile, read_functions};
-use crate::layout::{ElfError, ElfLayout, read_layout};
-use crate::perf_map::{PerfMap, read_perf_map};
+use crate::functions::Functions;
+use crate::layout::ElfError;
+use crate::perf_map::PerfMap;
 
+pub use parsed::{Layout, Parsed};
 pub use queue::Answer;
 use queue::{Queue, add};
 pub use socket::{receive, send};
 use worker::descriptor;
 pub use worker::{FILE_CPU, Failure, Worker};
-
-/// What is found in files.
-pub trait Parsed: Sized {
-    /// Its number in a question.
-    const QUESTION: u8;
-
-    /// Parses it from one file, or from one and its debug file.
-    fn parse(files: &[&ByteSource]) -> Self;
-
-    /// Its bytes in an answer.
-    fn encode(&self) -> Vec<u8>;
-
-    /// Reads the bytes of an answer; `None` where they are not one that `parse` could have given.
-    fn decode(bytes: Bytes) -> Option<Self>;
-}
-
-/// The layout of an ELF file without its sections, which only its functions are found by.
-pub type Layout = Result<ElfLayout, ElfError>;
 
 /// Who parses files.
 #[derive(Clone, Debug, Default)]
@@ -168,50 +150,6 @@ impl Parser {
         };
         let put = move |worker: &mut Worker| worker.ask(T::QUESTION, &files, T::decode);
         workers.tables.ask(user, put)
-    }
-}
-
-impl Parsed for Functions {
-    const QUESTION: u8 = 2;
-
-    fn parse(files: &[&ByteSource]) -> Self {
-        let layout = |nth: usize| {
-            let source = *files.get(nth)?;
-            Some((source, read_layout(source).ok()?))
-        };
-        let (own, debug) = (layout(0), layout(1));
-        let Some((source, layout)) = &own else {
-            return Self::default();
-        };
-        let debug = debug
-            .as_ref()
-            .filter(|(_, debug)| debug.build_id == layout.build_id);
-        let debug = debug.map(|(source, layout)| SymbolFile { source, layout });
-        read_functions(SymbolFile { source, layout }, debug)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode_columns()
-    }
-
-    fn decode(bytes: Bytes) -> Option<Self> {
-        Self::decode_columns(bytes)
-    }
-}
-
-impl Parsed for PerfMap {
-    const QUESTION: u8 = 3;
-
-    fn parse(files: &[&ByteSource]) -> Self {
-        files.first().map(|file| read_perf_map(file)).unwrap_or_default()
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode_columns()
-    }
-
-    fn decode(bytes: Bytes) -> Option<Self> {
-        Self::decode_columns(bytes)
     }
 }
 

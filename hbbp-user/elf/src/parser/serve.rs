@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::parsed::{Layout, Parsed};
 use super::socket::receive;
-use super::{Layout, Parsed};
 use crate::byte_source::{ByteSource, Readable};
 use crate::functions::Functions;
 use crate::perf_map::PerfMap;

@@ -2,7 +2,7 @@
 
 use super::map::KernelModuleIdx;
 use super::space::{KernelSpace, TextHistory};
-use crate::now;
+use crate::clock::now;
 use crate::text::{Change, Live, ModuleText};
 use hbbp_model::addr::Va;
 use hbbp_model::snapshot::{Loss, Losses};

@@ -18,7 +18,8 @@ use hbbp_model::addr::{ImageAddr, Va};
 use super::boot_image::{BootImageError, unpack_boot_image};
 use super::image_marks::ImageMarks;
 use super::kallsyms::{HIDDEN, Kallsyms, parse_kallsyms};
-use crate::user::mapped_file::{Refusal, open_own};
+use crate::debug_places::usual_places;
+use crate::regular_file::{Refusal, open_own};
 use hbbp_elf::byte_source::ByteSource;
 use hbbp_elf::functions::{SymbolFile, read_functions};
 use hbbp_elf::layout::{ElfError, ElfLayout, Section, read_layout};
@@ -67,39 +68,6 @@ impl fmt::Display for NotTheImage {
             Self::Hidden => write!(f, "cannot be compared: {HIDDEN}"),
         }
     }
-}
-
-/// Where distributions put the uncompressed image, its debug file and the boot image.
-pub(crate) fn usual_places(release: &str, build_id: &[u8]) -> Vec<PathBuf> {
-    /// Unpacking costs time, so boot images come last.
-    const N_UNPACKED: usize = 5;
-
-    let mut places: Vec<PathBuf> = [
-        format!("/boot/vmlinux-{release}"),
-        format!("/lib/modules/{release}/vmlinux"),
-        format!("/lib/modules/{release}/build/vmlinux"),
-        format!("/usr/lib/debug/boot/vmlinux-{release}"),
-        format!("/usr/lib/debug/lib/modules/{release}/vmlinux"),
-        format!("/boot/vmlinuz-{release}"),
-        format!("/lib/modules/{release}/vmlinuz"),
-    ]
-    .map(PathBuf::from)
-    .to_vec();
-    places.splice(N_UNPACKED..N_UNPACKED, debug_file_place(build_id));
-    places
-}
-
-/// Where the debug file of a build id lies (gdb's convention).
-pub fn debug_file_place(build_id: &[u8]) -> Option<PathBuf> {
-    let digits = hex(build_id);
-    let (first, remainder) = digits
-        .split_at_checked(2)
-        .filter(|(_, remainder)| !remainder.is_empty())?;
-    Some(
-        Path::new("/usr/lib/debug/.build-id")
-            .join(first)
-            .join(format!("{remainder}.debug")),
-    )
 }
 
 /// Looks for the image of the kernel `release` with this build id (empty: unknown), which runs at `marks`.
@@ -326,13 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn places() {
-        let debug = Path::new("/usr/lib/debug/.build-id/ab/0102.debug");
-        assert_eq!(debug_file_place(&[0xab, 1, 2]).as_deref(), Some(debug));
-        assert_eq!(debug_file_place(&[]), None);
-        assert_eq!(usual_places("6.1", &[]).len(), 7);
-        let places = usual_places("6.1", &[0xab, 1, 2]);
-        assert_eq!((places.len(), places[5].as_path()), (8, debug));
+    fn files_that_are_no_images_of_this_kernel_are_refused() {
         let null = open_vmlinux_at(Path::new("/dev/null"), &[], &ImageMarks::default());
         assert!(matches!(null, Err(NotTheImage::Refused(_))));
         let own = open_vmlinux_at(Path::new("/proc/self/exe"), &[1], &ImageMarks::default());

@@ -14,8 +14,8 @@ use object::read::{ReadCache, RelocationKind, RelocationTarget};
 use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, SectionIndex, SectionKind};
 
 use super::section::{self, Budget, TooLarge};
-use crate::kernel::vmlinux::{debug_file_place, usual_places};
-use crate::user::mapped_file::open_own;
+use crate::debug_places::{debug_file_place, usual_places};
+use crate::regular_file::open_own;
 use hbbp_elf::byte_source::ByteSource;
 use hbbp_model::snapshot::{Module, ModuleKind};
 

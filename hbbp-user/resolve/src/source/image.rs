@@ -16,7 +16,7 @@ use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSegment as _, Ob
 use object::{SectionFlags, SectionIndex, SectionKind, SegmentFlags};
 
 use super::debug_file::open;
-use crate::kernel::vmlinux::{debug_file_place, usual_places};
+use crate::debug_places::{debug_file_place, usual_places};
 use crate::user::find_file::same_build_id;
 use hbbp_model::addr::{FileOff, ImageAddr};
 use hbbp_model::snapshot::{FilePart, ImageLayout, Linked, Module, ModuleKind, hex};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::module_text::{End, ModuleText, TextRange, Why};
 use super::versions::TextVersions;
-use super::{ModuleText, TextRange, Why};
 use hbbp_model::addr::ImageAddr;
 
 impl ModuleText {
@@ -30,7 +30,7 @@ impl ModuleText {
             len: extent.end.0 - extent.start.0,
             versions: TextVersions::read_first(bytes),
             why: Why::Hit,
-            end: super::End::Code,
+            end: End::Code,
             read_since: None,
         };
         self.n_bytes += range.versions.n_bytes();

@@ -1,6 +1,6 @@
 //! What is handed over of a module's text at the end: the ranges that were hit, joined where code runs on.
 
-use super::{ModuleText, TextRange, Why};
+use super::module_text::{ModuleText, TextRange, Why};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{ModuleIdx, Symbol, Text};
 

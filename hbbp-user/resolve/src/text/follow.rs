@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::ops::Range;
 
-use super::reading::{Window, read_range, readings};
+use super::module_text::{ModuleText, TextRange, Why};
+use super::reading::{ReadText, Window, read_range, readings};
 use super::versions::{Compared, Patched, Poke, Records, TextVersions, rewind};
-use super::{ModuleText, ReadText, TextRange, Why};
 use hbbp_model::addr::ImageAddr;
 
 /// A change of text.
@@ -248,7 +248,7 @@ impl TextRange {
 
 #[cfg(test)]
 mod tests {
-    use super::super::End;
+    use super::super::module_text::End;
     use super::super::versions::TextVersions;
     use super::*;
     use proptest::prelude::*;

@@ -2,8 +2,8 @@
 
 use std::mem;
 
+use super::module_text::{End, ModuleText, TextRange, Why};
 use super::versions::TextVersions;
-use super::{End, ModuleText, TextRange, Why};
 
 /// Intervals that a range stays for without being hit: ten seconds of `hbbp-sys top`.
 const KEPT: u8 = 10;
@@ -75,7 +75,7 @@ impl TextRange {
 
 #[cfg(test)]
 mod tests {
-    use super::super::WINDOW;
+    use super::super::module_text::WINDOW;
     use super::*;
     use hbbp_model::addr::ImageAddr;
     use hbbp_model::snapshot::{ModuleIdx, Symbol, Text};

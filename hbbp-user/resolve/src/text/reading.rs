@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use super::ReadText;
 use hbbp_model::addr::ImageAddr;
 
 /// A page. Ranges that lie farther apart are not read at once.
 const PAGE: u64 = 4096;
 /// The longest reading.
 const READING: u64 = 64 << 10;
+
+/// Fills a buffer with the text from an address on and says whether it could.
+pub type ReadText<'a> = dyn FnMut(ImageAddr, &mut [u8]) -> bool + 'a;
 
 /// Ranges that lie close enough together to be read at once, in the order of their addresses.
 pub fn readings<T>(ranges: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<u64>, T)]> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::process_image::{FileIdx, MappedFile};
+use super::mapping::{FileIdx, MappedFile};
 
 /// With more files than this, those that are no longer mapped are forgotten: a user can map new ones for ever.
 pub(super) const MANY_FILES: usize = 1 << 14;

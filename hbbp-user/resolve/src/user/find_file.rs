@@ -7,8 +7,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::mapped_file::{OpenedFile, Refusal, open_own, plain_path};
-use super::process_image::MappedFile;
+use super::mapped_file::plain_path;
+use super::mapping::MappedFile;
+use crate::regular_file::{OpenedFile, Refusal, open_own};
 use hbbp_elf::byte_source::ByteSource;
 use hbbp_elf::layout::{ElfLayout, read_layout};
 use hbbp_model::record::FileIdentity;

@@ -12,9 +12,6 @@ use crate::text::ModuleText;
 use hbbp_model::snapshot::budget::MAX_TEXT;
 use hbbp_model::snapshot::{Loss, Losses};
 
-/// Bytes of text of files that are kept from one interval to the next: a compiler runs through some 2 MiB in a second.
-pub(super) const MAX_KEPT_TEXT: usize = 4 << 20;
-
 impl ImageSet {
     /// Bounds the text that is held while a run goes on: [`MAX_TEXT`] bytes of files, and as many of what was written at run
     /// time. Of that, ranges that changed make room first; then no more is taken.
@@ -71,6 +68,7 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt as _;
 
+    use super::super::image_set::MAX_KEPT_TEXT;
     use super::*;
     use hbbp_elf::byte_source::ByteSource;
     use hbbp_elf::layout::read_layout;

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::hit_mappings::HitMapping;
 use super::image_set::ImageIdx;
-use super::patched_text::{LONGEST_RANGE, PatchedRange, PrivateFile};
 use super::process_image::Generation;
-use super::threads::HitThread;
 use crate::raw::TaskKey;
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::{CgroupIdx, Mapping, ModuleIdx, Process, ProcessIdx, Thread};
+
+/// No text range is longer: functions beyond 16 KiB are taken in windows.
+const LONGEST_RANGE: u64 = 1 << 15;
 
 /// A process image that has counts.
 #[derive(Debug)]
@@ -26,65 +28,25 @@ pub(super) struct HitProcess {
     pub(super) patched: BTreeMap<(Va, u64), PatchedRange>,
 }
 
-/// The mappings of all process images that were hit, in one table: most images have one or two, and live for a moment.
-#[derive(Debug, Default)]
-pub(super) struct HitMappings(BTreeMap<(ProcessIdx, Va, u64), HitMapping>);
+/// A thread that has counts.
+#[derive(Clone, Debug)]
+pub(super) struct HitThread {
+    /// Its process image.
+    pub(super) of: ProcessIdx,
+    /// Its id.
+    pub(super) tid: u32,
+    /// Its name; empty where it is that of the process.
+    pub(super) name: Arc<str>,
+}
 
-/// A mapping of a process image that was hit.
+/// A text range with other bytes than its file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HitMapping {
+pub(super) struct PatchedRange {
     pub(super) end: Va,
     pub(super) image: ImageIdx,
     pub(super) image_start: ImageAddr,
-    /// The file, where the process may have pages of its own of it.
-    pub(super) private: Option<PrivateFile>,
-    /// When the drain began in which it was hit first, in ns.
-    pub(super) hit_since: u64,
-    /// Whether memory shows the file that was opened.
-    pub(super) shows: Shows,
-}
-
-/// Whether the memory of a process shows the file that was opened for a mapping: some of it is compared once.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum Shows {
-    /// It was not compared yet.
-    #[default]
-    Unknown,
-    /// It does, where nobody wrote to the pages.
-    File,
-    /// It shows something else, so that the text of the file is compared wherever it runs.
-    Else,
-}
-
-impl HitMappings {
-    /// The mapping of a process image by (start, from).
-    pub(super) fn get(&self, process: ProcessIdx, (start, from): (Va, u64)) -> Option<&HitMapping> {
-        self.0.get(&(process, start, from))
-    }
-
-    /// Notes what the memory of a mapping was found to show.
-    pub(super) fn set_shows(&mut self, process: ProcessIdx, (start, from): (Va, u64), shows: Shows) {
-        if let Some(hit) = self.0.get_mut(&(process, start, from)) {
-            hit.shows = shows;
-        }
-    }
-
-    pub(super) fn insert(&mut self, process: ProcessIdx, (start, from): (Va, u64), hit: HitMapping) {
-        self.0.insert((process, start, from), hit);
-    }
-
-    /// The mappings of a process image, by (start, from).
-    pub(super) fn of(&self, process: ProcessIdx) -> impl Iterator<Item = ((Va, u64), &HitMapping)> {
-        let all = (process, Va(0), 0)..=(process, Va(u64::MAX), u64::MAX);
-        self.0
-            .range(all)
-            .map(|((_, start, from), hit)| ((*start, *from), hit))
-    }
-
-    /// The images of all of them.
-    pub(super) fn images(&self) -> impl Iterator<Item = ImageIdx> {
-        self.0.values().map(|hit| hit.image)
-    }
+    /// Whether it was patched when it ran for the first time.
+    pub(super) always: bool,
 }
 
 impl HitProcess {

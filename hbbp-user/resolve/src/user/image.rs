@@ -6,10 +6,10 @@ use std::ops::Range;
 use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::snapshot::{Loss, Module, ModuleKind, Symbol};
 
-use super::mapped_file::open_own;
 use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
-use crate::kernel::vmlinux::debug_file_place;
+use crate::debug_places::debug_file_place;
+use crate::regular_file::open_own;
 use crate::text::{Change, Covered, Known, Live, ModuleText};
 use hbbp_elf::byte_source::{ByteSource, Timestamp};
 use hbbp_elf::functions::Functions;

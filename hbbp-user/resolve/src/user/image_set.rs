@@ -14,11 +14,11 @@ use hbbp_model::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
 use super::file_opener::FileOpener;
 use super::haste::Haste;
-use super::held_text::MAX_KEPT_TEXT;
 use super::image::{Content, Image, Owner};
 use super::mapped_file::plain_path;
+use super::mapping::{Backing, FileIdx, ImageMapping, MappedFile};
 use super::proc_scan::ANONYMOUS;
-use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile};
+use super::process_image::{Generation, Mapper};
 use super::process_memory::ProcessMemory;
 use super::recorded_files::RecordedFiles;
 use super::vdso::read_vdso;
@@ -28,22 +28,12 @@ use hbbp_elf::parser::Parser;
 /// Contents of one text range of a file: whoever patches all of its processes in the same way needs one.
 const MAX_PATCHED: usize = 256;
 
+/// Bytes of text of files that are kept from one interval to the next: a compiler runs through some 2 MiB in a second.
+pub(super) const MAX_KEPT_TEXT: usize = 4 << 20;
+
 /// Index of an image of this set.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ImageIdx(pub u32);
-
-/// Who maps something.
-#[derive(Clone, Debug)]
-pub struct Mapper {
-    /// Thread group id.
-    pub tgid: u32,
-    /// The program that it runs.
-    pub generation: Generation,
-    /// Width of its code in bits.
-    pub bits: u32,
-    /// The processes that led to it.
-    pub ancestors: Vec<u32>,
-}
 
 /// All images that were mapped.
 #[derive(Debug)]

@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 use std::mem;
-use std::ops::Range;
 use std::sync::Arc;
 
+use super::mapping::{Backing, ImageMapping};
 use super::proc_scan::Scanned;
-use super::process_image::{Backing, Generation, ImageMapping, ProcessImage};
-use super::process_index::ProcessIndex;
+use super::process_image::ProcessImage;
+use super::process_index::{ProcessIndex, Remapped};
 use hbbp_model::addr::{FileOff, Va};
 use hbbp_model::record::Mmap;
 
@@ -18,18 +18,6 @@ use hbbp_model::record::Mmap;
 const MAX_REMAPPED: usize = 4096;
 /// Parts that what /proc shows as one mapping may consist of.
 const MAX_PARTS: usize = 1024;
-
-/// A private mapping of a file that was mapped there already. This is how a program patches its text: it makes the text
-/// writable, which no record notifies of, and executable again, which one does.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Remapped {
-    /// Whose text it is.
-    pub generation: Generation,
-    /// Addresses.
-    pub at: Range<Va>,
-    /// Time of the record in ns.
-    pub time: u64,
-}
 
 impl ProcessIndex {
     /// Takes over what /proc shows of a process, as of `time` (0: since before the run).

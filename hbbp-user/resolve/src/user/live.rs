@@ -1,60 +1,17 @@
 //! Following the processes of a live run: their records as they come, and their files and memory while they live.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
-use super::patched_text::Comparison;
 use super::proc_scan::{Scanned, read_process};
-use super::process_image::Backing;
-use super::process_memory::ProcessMemory;
-use super::read_again::Unknown;
 use super::space::{Origin, UserSpace};
-use super::watch::Watch;
-use hbbp_model::record::{Mmap, Record, Timed};
+use hbbp_model::record::{Record, Timed};
 use hbbp_model::snapshot::{Loss, Losses};
 
 /// Records wait for those of other CPUs, which may come later and be older; beyond this number the oldest are taken.
 const MAX_PENDING: usize = 1 << 16;
 /// No CPU's records come later than this, in ns: its ring is read at least as often.
 const LATEST: u64 = 2_000_000_000;
-/// Processes whose /proc entry is read once more in one interval, for addresses that no record explains.
-const MAX_RESCANNED: usize = 256;
-
-/// Files that are opened between two drains before they are hit; others are opened when they are.
-const MAX_OPENED: usize = 4096;
-
-/// What is there of live processes between two drains.
-#[derive(Debug, Default)]
-pub struct LiveProcesses {
-    pub(super) memory: ProcessMemory,
-    pub(super) comparison: Comparison,
-    pub(super) unknown: Unknown,
-    pub(super) watch: Watch,
-    /// Start and end of the drain at hand, or of the last one, in ns.
-    pub(super) drain: Range<u64>,
-    pending: Vec<Timed>,
-    rescanned: HashSet<u32>,
-    /// Files that were opened since the last drain before they were hit.
-    n_opened: usize,
-    /// Whether text that was mapped before was mapped again since this was asked for last.
-    is_patched: bool,
-}
-
-impl LiveProcesses {
-    /// Whether a process may be read once more in this interval; true once for each, up to [`MAX_RESCANNED`].
-    pub(super) fn may_rescan(&mut self, tgid: u32) -> bool {
-        self.rescanned.len() < MAX_RESCANNED && self.rescanned.insert(tgid)
-    }
-}
-
 impl UserSpace {
-    fn live_processes(&mut self) -> Option<&mut LiveProcesses> {
-        match &mut self.origin {
-            Origin::Live(live) => Some(live),
-            Origin::Recorded(..) => None,
-        }
-    }
-
     /// Takes over the processes that were there before the run, and opens their files.
     pub fn scanned(&mut self, processes: &[Scanned]) {
         for process in processes {
@@ -152,22 +109,6 @@ impl UserSpace {
         self.changed();
     }
 
-    pub(super) fn open_early(&mut self, mmap: &Mmap) {
-        if Backing::of(&mmap.path) != Backing::File {
-            return;
-        }
-        let file = self.index.intern_mmap(mmap);
-        let is_open = self.images.is_open(file);
-        if let Some(live) = self
-            .live_processes()
-            .filter(|live| !is_open && live.n_opened < MAX_OPENED)
-        {
-            live.n_opened += 1;
-            // Where it fails, the reason is counted when the mapping is hit.
-            let _ = self.images.open(file, mmap, &[]);
-        }
-    }
-
     /// Reads a live process once more, once in an interval: records may have been lost, and some changes have none.
     pub(super) fn rescan(&mut self, tgid: u32, time: u64) -> bool {
         let Some(live) = self.live_processes() else {
@@ -224,5 +165,25 @@ impl UserSpace {
         live.n_opened = 0;
         self.images.bound_text(losses);
         self.images.bound_names();
+    }
+
+    /// Looks whether memory or shared files that were hit have changed since they were read.
+    pub fn has_memory_changed(&mut self) -> bool {
+        let Origin::Live(live) = &mut self.origin else {
+            return false;
+        };
+        self.images.notice_writes();
+        let index = &self.index;
+        let is_live = |tgid, generation| index.is_live(tgid, Some(generation));
+        let changing = self.images.changing(is_live);
+        let has_changed = live.watch.look(&changing, &self.images, &mut live.memory);
+        // Process ids may be used again until the next time.
+        live.memory.close();
+        has_changed
+    }
+
+    /// Whether the last look saw everything that may change.
+    pub fn is_watched(&self) -> bool {
+        matches!(&self.origin, Origin::Live(live) if live.watch.saw_all)
     }
 }

@@ -8,75 +8,19 @@
 //! CAP_CHECKPOINT_RESTORE and the process to live; then by its path below the root of the process, then, for processes that are gone, by its path below the roots of those that created
 //! it and below our own.
 
-use std::fs::File;
 use std::iter;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 
-use rustix::fs::{self, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use hbbp_model::record::{FileIdentity, Mmap};
-use hbbp_model::snapshot::Loss;
 
 use super::mapped_identity::{Found, is_mapped};
-use hbbp_elf::byte_source::ByteSource;
+use crate::regular_file::{OpenedFile, Refusal, open_regular};
 
 /// The mark that the kernel appends to the path of a file that was deleted.
 const DELETED: &str = " (deleted)";
-
-/// A mapped file, open for reading.
-#[derive(Debug)]
-pub struct OpenedFile {
-    /// Its bytes.
-    pub source: ByteSource,
-    /// Device and inode as they are now: two mappings with the same belong to one file.
-    pub place: (u64, u64),
-}
-
-impl OpenedFile {
-    fn of(file: File, stat: &Stat) -> Self {
-        let len = u64::try_from(stat.st_size).unwrap_or(0);
-        Self {
-            source: ByteSource::File(file, len),
-            place: (stat.st_dev, stat.st_ino),
-        }
-    }
-}
-
-/// Why the file behind a mapping cannot be used; the worst reason of all paths that were tried.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Refusal {
-    /// It is nowhere.
-    Missing,
-    /// It is not a regular file, or we may not read it.
-    Refused,
-    /// Another file stands at its place.
-    Changed,
-    /// Nothing but its name is known, by which anybody may call a file.
-    Unidentified,
-}
-
-impl Refusal {
-    /// How it is counted.
-    pub const fn loss(self) -> Loss {
-        match self {
-            Self::Missing => Loss::FileMissing,
-            Self::Refused => Loss::FileRefused,
-            Self::Changed => Loss::FileChanged,
-            Self::Unidentified => Loss::FileUnidentified,
-        }
-    }
-}
-
-impl From<Errno> for Refusal {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::SRCH | Errno::NAMETOOLONG => Self::Missing,
-            _ => Self::Refused,
-        }
-    }
-}
 
 /// The path without the mark of deletion.
 pub fn plain_path(path: &str) -> &str {
@@ -112,12 +56,6 @@ pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal
     Err(worst)
 }
 
-/// Opens a file by a path of our own choice, such as a debug file or a vmlinux; regular files only.
-pub fn open_own(path: &Path) -> Result<OpenedFile, Refusal> {
-    let place = fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
-}
-
 /// Opens a file by its path below the root of a process; regular files only.
 pub fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Refusal> {
     let place = open_below(&open_root(&format!("/proc/{tgid}/root"))?, path)?;
@@ -149,18 +87,6 @@ fn open_below(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Opens what was looked up, where it is a regular file that is not empty.
-fn open_regular(place: &OwnedFd) -> Result<(File, Stat), Refusal> {
-    let stat = fs::fstat(place)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size <= 0 {
-        return Err(Refusal::Refused);
-    }
-    // The link of the kernel leads to the very file that was looked up, whatever its path names by now.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
-    Ok((File::from(fs::openat(CWD, path, flags, Mode::empty())?), stat))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::proc_scan::read_process;
@@ -168,7 +94,7 @@ mod tests {
     use hbbp_elf::layout::read_layout;
     use hbbp_model::addr::{FileOff, Va};
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::time::{Duration, Instant};
 
     fn own_mapping(named: &str) -> Mmap {

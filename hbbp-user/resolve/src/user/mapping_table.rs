@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::process_image::ImageMapping;
+use super::mapping::ImageMapping;
 use hbbp_model::addr::Va;
 
 /// Beyond this number of hidden parts the half that was hidden first is forgotten.
@@ -195,7 +195,7 @@ impl MappingTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::process_image::FileIdx;
+    use super::super::mapping::FileIdx;
     use super::*;
     use hbbp_model::addr::FileOff;
     use proptest::prelude::*;

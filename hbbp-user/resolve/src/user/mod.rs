@@ -4,26 +4,32 @@
 //! proc_scan, records -> process_index (process_image)                             --+
 //! live: mapped_file, process_memory, map_file --+-> image -> image_set (by file)  --+-> space
 //! recorded: recorded_files (find_file)        --+                recorded_time    --+
+//! space -> tasks, thread_entries, read_again -> live (what follows a run) -> hits (what ran at an address)
 //! ```
 //!
 //! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.
 
 mod awaited;
 mod cgroups;
+mod comparison;
 mod file_opener;
 mod file_table;
 pub mod find_file;
 pub mod haste;
 mod held_names;
 mod held_text;
+mod hit_mappings;
 mod hit_process;
+pub mod hits;
 pub mod image;
 pub mod image_set;
 pub mod known_mapping;
 mod live;
+pub mod live_processes;
 mod map_file;
 pub mod mapped_file;
 mod mapped_identity;
+pub mod mapping;
 mod mapping_table;
 mod page_map;
 mod patched_text;
@@ -37,6 +43,8 @@ pub mod recorded_files;
 mod recorded_time;
 pub mod space;
 mod tasks;
+mod thread_entries;
 mod threads;
+mod unknown_processes;
 mod vdso;
 mod watch;

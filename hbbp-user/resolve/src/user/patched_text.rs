@@ -18,98 +18,24 @@
 use std::mem;
 use std::ops::Range;
 
-use super::hit_process::{HitMapping, HitMappings, HitProcess, Shows, hit_process};
-use super::image_set::{ImageIdx, ImageSet};
-use super::known_mapping::Remapped;
-use super::process_image::{FileIdx, Generation, ImageMapping, ProcessImage};
+use super::comparison::{Comparison, Found, RanText};
+use super::hit_mappings::{HitMapping, HitMappings, PrivateFile, Shows};
+use super::hit_process::{HitProcess, PatchedRange, hit_process};
+use super::image_set::ImageSet;
+use super::process_image::ProcessImage;
+use super::process_index::Remapped;
 use super::process_memory::ProcessMemory;
 use super::space::{Origin, UserSpace};
-use crate::now;
+use crate::clock::now;
 use hbbp_model::addr::{ImageAddr, Va};
-use hbbp_model::snapshot::{Loss, Losses, ProcessIdx};
+use hbbp_model::snapshot::{Loss, Losses};
 
-/// No text range is longer: functions beyond 16 KiB are taken in windows.
-pub(super) const LONGEST_RANGE: u64 = 1 << 15;
 /// Text ranges that are compared after one drain.
 const MAX_COMPARED: usize = 1 << 15;
 /// Times at which one drain is split because text was mapped again.
 const MAX_SPLITS: usize = 16;
 /// A program that patches many functions one after the other patches once, in ns.
 const ONE_PATCH: u64 = 50_000_000;
-
-/// A text range of a file that a process image ran.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) struct RanText {
-    pub(super) process: ProcessIdx,
-    /// The mapping, by (start, from).
-    pub(super) mapping: (Va, u64),
-    /// The start of the range in its image.
-    pub(super) at: ImageAddr,
-}
-
-/// A text range with other bytes than its file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PatchedRange {
-    pub(super) end: Va,
-    pub(super) image: ImageIdx,
-    pub(super) image_start: ImageAddr,
-    /// Whether it was patched when it ran for the first time.
-    pub(super) always: bool,
-}
-
-/// What a private mapping of a file shows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct PrivateFile {
-    file: FileIdx,
-    /// The address of the first byte of the file, if it were mapped.
-    base: u64,
-}
-
-impl PrivateFile {
-    /// What a mapping shows.
-    pub(super) fn of(mapping: &ImageMapping) -> Self {
-        let base = mapping.start.0.wrapping_sub(mapping.offset.0);
-        Self {
-            file: mapping.file,
-            base,
-        }
-    }
-}
-
-/// What ran since the last drain, and what of it was found to differ.
-#[derive(Debug, Default)]
-pub(super) struct Comparison {
-    ran: Vec<RanText>,
-    found: Vec<Found>,
-    remapped: Vec<Remapped>,
-}
-
-/// A reading of memory that differs from what is known of it.
-#[derive(Debug)]
-struct Found {
-    process: ProcessIdx,
-    generation: Option<Generation>,
-    at: Range<Va>,
-    /// The file, and the range in it.
-    file: ImageIdx,
-    range: Range<ImageAddr>,
-    /// Where the range starts, or would, in the process.
-    base: Va,
-    bytes: Vec<u8>,
-    since: u64,
-    always: bool,
-    /// Whether nothing tells when in the drain it changed.
-    unnoticed: bool,
-    /// End of the drain, and when the memory was read.
-    unknown: Range<u64>,
-}
-
-impl Comparison {
-    /// Notes that a range ran.
-    pub(super) fn ran(&mut self, text: RanText) {
-        self.ran.push(text);
-    }
-}
 
 impl UserSpace {
     /// Takes over which text was mapped again in this drain, and what the last comparison found.

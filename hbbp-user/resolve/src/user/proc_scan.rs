@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use procfs::process::Process;
 
-use crate::now;
+use crate::clock::now;
 use hbbp_model::addr::{FileOff, Va};
 use hbbp_model::record::{FileIdentity, Mmap};
 

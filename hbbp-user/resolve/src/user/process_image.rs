@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use super::cgroups::Membership;
-use super::mapped_file::plain_path;
+use super::mapping::ImageMapping;
 use super::mapping_table::{MappingTable, Visible};
-use hbbp_model::addr::{FileOff, Va};
-use hbbp_model::record::{FileIdentity, Mmap};
+use hbbp_model::addr::Va;
+use hbbp_model::record::Mmap;
 
 /// With more visible mappings than this, some may have gone: the kernel does not report munmap. Then /proc tells which;
 /// the next time is when their number has doubled.
@@ -19,78 +19,6 @@ const MAX_UNREAD: usize = 1 << 18;
 /// A generation of a process: one program in one process. Unique over the whole run.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Generation(pub u64);
-
-/// Index of a [`MappedFile`] in the index that gave it.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct FileIdx(pub u32);
-
-/// What a mapping says of its file.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct MappedFile {
-    /// Path as the process saw it, or the kernel's name for memory without a file.
-    pub path: Arc<str>,
-    /// Device, inode and generation, or in recordings the build id.
-    pub identity: FileIdentity,
-}
-
-/// What a mapping is made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Backing {
-    /// A file.
-    File,
-    /// The kernel's code page for processes.
-    Vdso,
-    /// Memory, with or without a name.
-    Memory,
-}
-
-impl Backing {
-    /// By the path of a mapping, as the kernel writes it: `//anon`, `[heap]`, `anon_inode:x` are memory.
-    pub fn of(path: &str) -> Self {
-        match path {
-            "[vdso]" => Self::Vdso,
-            path if path.starts_with('/') && !path.starts_with("//") => Self::File,
-            _ => Self::Memory,
-        }
-    }
-}
-
-impl MappedFile {
-    /// The file that a mapping names.
-    pub fn of(mmap: &Mmap) -> Self {
-        Self {
-            path: mmap.path.clone(),
-            identity: mmap.identity.clone(),
-        }
-    }
-
-    /// Whether a mapping with this path and identity may name the same file: by the same path, and by nothing that differs.
-    pub fn may_be(&self, path: &str, identity: &FileIdentity) -> bool {
-        self.identity.agrees(identity) && plain_path(&self.path) == plain_path(path)
-    }
-
-    /// What mappings of it are made of.
-    pub fn backing(&self) -> Backing {
-        Backing::of(&self.path)
-    }
-}
-
-/// A mapping of a process image.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ImageMapping {
-    /// First address.
-    pub start: Va,
-    /// First address after it.
-    pub end: Va,
-    /// Offset in the file of the byte at `start`.
-    pub offset: FileOff,
-    /// What is mapped.
-    pub file: FileIdx,
-    /// Whether writes to the file by others show in it.
-    pub shared: bool,
-    /// Time of the mapping in ns; 0 where it was there before the run.
-    pub from: u64,
-}
 
 /// One program in one process.
 #[derive(Clone, Debug)]
@@ -212,4 +140,17 @@ impl ProcessImage {
             Arc::make_mut(&mut self.mappings).forget_before(time);
         }
     }
+}
+
+/// Who maps something.
+#[derive(Clone, Debug)]
+pub struct Mapper {
+    /// Thread group id.
+    pub tgid: u32,
+    /// The program that it runs.
+    pub generation: Generation,
+    /// Width of its code in bits.
+    pub bits: u32,
+    /// The processes that led to it.
+    pub ancestors: Vec<u32>,
 }

@@ -13,12 +13,13 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hbbp_model::addr::Va;
 use hbbp_model::record::{Mmap, Record, Timed};
 
 use super::cgroups::Membership;
 use super::file_table::{FileTable, MANY_FILES};
-use super::known_mapping::Remapped;
-use super::process_image::{Backing, FileIdx, Generation, ImageMapping, MappedFile, ProcessImage};
+use super::mapping::{Backing, FileIdx, ImageMapping, MappedFile};
+use super::process_image::{Generation, ProcessImage};
 
 /// Ancestors that are asked for a file: a container is rarely deeper.
 const MAX_ANCESTORS: usize = 6;
@@ -32,6 +33,18 @@ pub struct ProcessIndex {
     n_generations: u64,
     pub(super) remapped: Vec<Remapped>,
     crowded: Vec<u32>,
+}
+
+/// A private mapping of a file that was mapped there already. This is how a program patches its text: it makes the text
+/// writable, which no record notifies of, and executable again, which one does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Remapped {
+    /// Whose text it is.
+    pub generation: Generation,
+    /// Addresses.
+    pub at: Range<Va>,
+    /// Time of the record in ns.
+    pub time: u64,
 }
 
 impl ProcessIndex {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::find_file::{Found, NotFound, Places, find};
-use super::process_image::{Backing, MappedFile};
+use super::mapping::{Backing, MappedFile};
 use hbbp_model::addr::Va;
 use hbbp_model::record::{BuildId, FileIdentity};
 use hbbp_model::snapshot::{Loss, Losses, hex};

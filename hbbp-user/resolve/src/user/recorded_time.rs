@@ -3,7 +3,7 @@
 //! Counts carry no times, so all of an interval are read with the mappings of its end. Where a mapping takes the place
 //! of another file, as when a program unloads a library and loads another, the recording is split into intervals.
 
-use super::process_image::ImageMapping;
+use super::mapping::ImageMapping;
 use super::process_index::ProcessIndex;
 use hbbp_model::addr::Va;
 use hbbp_model::record::{Mmap, Record, Timed};

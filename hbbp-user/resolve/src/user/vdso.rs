@@ -1,9 +1,9 @@
 //! The kernel's code page in processes.
 
 use super::image::Image;
-use super::image_set::Mapper;
+use super::mapping::{Backing, ImageMapping};
 use super::proc_scan::read_process;
-use super::process_image::{Backing, ImageMapping};
+use super::process_image::Mapper;
 use super::process_memory::ProcessMemory;
 use hbbp_elf::byte_source::ByteSource;
 use hbbp_elf::parser::Parser;

@@ -5,7 +5,6 @@
 
 use super::image_set::ImageSet;
 use super::process_memory::ProcessMemory;
-use super::space::{Origin, UserSpace};
 
 /// Images that are read at one time, and their bytes: some tens of microseconds, twenty times a second.
 const MAX_IMAGES: usize = 16;
@@ -17,33 +16,12 @@ pub(super) struct Watch {
     /// The image to begin with.
     next: usize,
     /// Whether the last look saw everything that may change, so that what changes later is newer than that.
-    saw_all: bool,
-}
-
-impl UserSpace {
-    /// Looks whether memory or shared files that were hit have changed since they were read.
-    pub fn has_memory_changed(&mut self) -> bool {
-        let Origin::Live(live) = &mut self.origin else {
-            return false;
-        };
-        self.images.notice_writes();
-        let index = &self.index;
-        let is_live = |tgid, generation| index.is_live(tgid, Some(generation));
-        let changing = self.images.changing(is_live);
-        let has_changed = live.watch.look(&changing, &self.images, &mut live.memory);
-        // Process ids may be used again until the next time.
-        live.memory.close();
-        has_changed
-    }
-
-    /// Whether the last look saw everything that may change.
-    pub fn is_watched(&self) -> bool {
-        matches!(&self.origin, Origin::Live(live) if live.watch.saw_all)
-    }
+    pub(super) saw_all: bool,
 }
 
 impl Watch {
-    fn look(&mut self, changing: &[usize], images: &ImageSet, memory: &mut ProcessMemory) -> bool {
+    /// Looks at some of the images that may change; says whether one differs from what was read of it.
+    pub(super) fn look(&mut self, changing: &[usize], images: &ImageSet, memory: &mut ProcessMemory) -> bool {
         let n_before = changing.partition_point(|nth| *nth < self.next);
         let (before, after) = changing.split_at(n_before);
         let mut left = MAX_BYTES;

@@ -15,16 +15,16 @@ use std::collections::VecDeque;
 
 /// CPU time in ns, since any time before the measurement.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(in crate::cmd) struct Spent {
+pub(crate) struct Spent {
     /// Threads of this program, and the kernel's records of processes: what longer periods do not spare.
-    pub(in crate::cmd) user: u64,
+    pub(crate) user: u64,
     /// Samples: programs in the kernel and interrupts.
-    pub(in crate::cmd) sampling: u64,
+    pub(crate) sampling: u64,
 }
 
 /// Controls the scale of the periods.
 #[derive(Clone, Debug)]
-pub(in crate::cmd) struct Control {
+pub(crate) struct Control {
     /// ns of CPU time for each ns of time.
     budget: f64,
     /// By what the periods are longer than at the start.
@@ -87,13 +87,13 @@ const LONGER: f64 = 8.0;
 const SHORTER: f64 = 2.0;
 
 /// The largest scale: of a thousand samples a second, four are left.
-pub(in crate::cmd) const MOST: f64 = 256.0;
+pub(crate) const MOST: f64 = 256.0;
 
 const SECOND: u64 = 1_000_000_000;
 
 impl Control {
     /// Control within `share` of the time of `n_cpus` CPUs, from `now` on, in ns.
-    pub(in crate::cmd) fn new(share: f64, n_cpus: u32, now: u64, spent: Spent) -> Self {
+    pub(crate) fn new(share: f64, n_cpus: u32, now: u64, spent: Spent) -> Self {
         Self {
             budget: share * f64::from(n_cpus.max(1)),
             scale: 1.0,
@@ -109,17 +109,17 @@ impl Control {
     }
 
     /// By what the time between two looks is to be longer than usual: 1 to [`SLOWEST`].
-    pub(in crate::cmd) const fn pace(&self) -> u32 {
+    pub(crate) const fn pace(&self) -> u32 {
         self.pace
     }
 
     /// The scale now.
-    pub(in crate::cmd) const fn scale(&self) -> f64 {
+    pub(crate) const fn scale(&self) -> f64 {
         self.scale
     }
 
     /// Notes what was spent; whether the interval should end now, as its samples cost much more than planned.
-    pub(in crate::cmd) fn is_urgent(&mut self, now: u64, spent: Spent) -> bool {
+    pub(crate) fn is_urgent(&mut self, now: u64, spent: Spent) -> bool {
         let (last, before) = self.seen;
         self.note(now, spent);
         // What is left beside user space, and a part that it cannot take away.
@@ -140,7 +140,7 @@ impl Control {
     }
 
     /// Ends an interval, and returns the scale of the next one.
-    pub(in crate::cmd) fn next(&mut self, now: u64, spent: Spent) -> f64 {
+    pub(crate) fn next(&mut self, now: u64, spent: Spent) -> f64 {
         self.note(now, spent);
         let (began, before) = std::mem::replace(&mut self.began, (now, spent));
         let elapsed = now.saturating_sub(began).max(1) as f64;

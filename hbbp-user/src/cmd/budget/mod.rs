@@ -4,13 +4,13 @@
 mod control;
 mod records;
 
-use super::session::now;
 use control::{Control, Spent};
 use hbbp_collect::Collector;
 use hbbp_collect::overhead::{READ_RECORD, Runs, read_own_cpu, record_time, sampling_time};
 use hbbp_elf::parser::Parser;
 use hbbp_model::record::Timed;
 use hbbp_model::snapshot::run::{CpuBudget, Run};
+use hbbp_resolve::clock::now;
 pub(super) use records::Change;
 use records::RecordAccount;
 

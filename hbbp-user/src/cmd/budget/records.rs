@@ -15,7 +15,7 @@ const FILLED: f64 = 15e9;
 
 /// The account of one measurement.
 #[derive(Clone, Debug)]
-pub(in crate::cmd) struct RecordAccount {
+pub(crate) struct RecordAccount {
     /// ns of CPU time for each ns of time.
     rate: f64,
     /// ns of CPU time.
@@ -30,7 +30,7 @@ pub(in crate::cmd) struct RecordAccount {
 
 /// What becomes of records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::cmd) enum Change {
+pub(crate) enum Change {
     /// They rest from now on.
     Rest,
     /// They are written again.

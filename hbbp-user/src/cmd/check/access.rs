@@ -1,6 +1,7 @@
 //! What the kernel is, and what it allows this user to do and to see.
 
-use super::{Finding, limited, missing, ok, read_n_cpus};
+use super::finding::{Finding, limited, missing, ok};
+use crate::cmd::host_facts::read_n_cpus;
 use hbbp_collect::btf::Btf;
 use hbbp_collect::kernel_layout;
 use hbbp_collect::limits::{LockedMemory, effective_capabilities};
@@ -151,7 +152,7 @@ pub(super) fn btf() -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Status;
+    use super::super::finding::Status;
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::{Finding, limited, missing, ok};
+use super::finding::{Finding, limited, missing, ok};
 use hbbp_collect::event::Rung;
 use hbbp_collect::pmu::Pmu;
 use hbbp_collect::source::{Refused, Source};

@@ -1,6 +1,6 @@
 //! Where the text and the symbols of the kernel can be read.
 
-use super::{Finding, missing, ok};
+use super::finding::{Finding, missing, ok};
 use hbbp_collect::object::Object;
 use hbbp_collect::text::TextWindow;
 use hbbp_model::addr::Va;

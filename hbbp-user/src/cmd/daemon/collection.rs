@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::counters::{Counter, Counters};
-use super::tell;
+use super::service_log::tell;
 use hbbp_model::snapshot::Snapshot;
 
 /// Pause after the first error, and the longest one. It begins anew with each interval that was measured.

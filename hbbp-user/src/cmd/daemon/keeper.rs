@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use super::counters::{Counter, Counters};
 use super::otlp::Requests;
 use super::publisher::Publisher;
-use super::{since_epoch, tell};
+use super::service_log::tell;
 use hbbp_model::profile::Output;
 use hbbp_model::segments::plan::{Limits, expired, superseded, to_merge};
 use hbbp_model::segments::{Folder, Listing, Moment, Name, TimeRange, read_range};
@@ -20,6 +20,7 @@ use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::budget::used;
 use hbbp_model::snapshot::file::{Compression, encode_runs};
 use hbbp_model::snapshot::unite::united;
+use hbbp_resolve::clock::since_epoch;
 
 /// What segments that are merged need of memory, in bytes for each of their files: what they hold, once more in one, and
 /// encoded. Sixteen segments of 93 MB, mostly text of compilers, took 290 MiB.
@@ -108,7 +109,7 @@ impl Keeper {
     pub(super) fn profile(&self, seconds: u64) -> anyhow::Result<Vec<u8>> {
         let listing = Listing::read(self.folder.path())?;
         let names = listing.names();
-        let now = now();
+        let now = since_epoch() / MS;
         let last = names.last().map_or(now, |last| last.end().saturating_sub(1));
         let since = now.saturating_sub(seconds.saturating_mul(1000)).min(last);
         let wanted = listing
@@ -232,7 +233,7 @@ impl Keeper {
             .copied()
             .filter(|(name, _)| names.contains(name));
         let kept: Vec<(Name, u64)> = kept.collect();
-        let expired = expired(&kept, self.limits, now());
+        let expired = expired(&kept, self.limits, since_epoch() / MS);
         for name in &expired {
             self.folder.remove(name)?;
             self.counters.add(Counter::SegmentsExpired, 1);
@@ -312,11 +313,6 @@ fn note_lost_after(run: Option<&mut Snapshot>, why: &str) {
     if let Some(run) = run.filter(|run| !run.run.notes.contains(&note)) {
         run.run.notes.push(note);
     }
-}
-
-/// Now in ms since 1970.
-fn now() -> u64 {
-    since_epoch() / MS
 }
 
 #[cfg(test)]

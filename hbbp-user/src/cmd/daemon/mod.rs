@@ -20,23 +20,24 @@ mod keeper;
 mod memory;
 mod metrics;
 pub mod otlp;
-pub(super) mod privileges;
 mod publisher;
 mod served;
 pub mod server;
+mod service_log;
+mod work;
 
-use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::sync::Notify;
 
 use super::interrupt::Interrupt;
+use super::privileges;
 use super::record::{Intervals, RecordOptions};
 use super::worker;
 use collection::{Pause, collect};
@@ -49,20 +50,10 @@ use keeper::Keeper;
 use metrics::Metrics;
 use otlp::{Endpoint, Export};
 use publisher::Publisher;
-use served::{ProfileRequest, Profiles, Served};
+use served::{Profiles, Served};
 use server::{Listen, Server};
-
-/// Intervals that wait while the thread of the segments is busy, and beside them a profile that is asked for.
-const WAITING: usize = 2 + 1;
-
-/// What the thread of the segments does.
-#[derive(Debug)]
-enum Work {
-    /// Keeps an interval.
-    Keep(Box<Snapshot>),
-    /// Reads a profile.
-    Profile(ProfileRequest),
-}
+use service_log::tell;
+use work::{Delivery, WAITING, Work};
 
 /// What to measure, and where to keep it.
 #[derive(Clone, Debug)]
@@ -231,36 +222,6 @@ fn ended(thread: ScopedJoinHandle<'_, anyhow::Result<()>>, what: &str) -> anyhow
     ended.map_err(|_| anyhow!("the thread of the {what} ended unexpectedly"))?
 }
 
-/// Hands intervals to the thread of the segments, without waiting for it.
-struct Delivery<'a> {
-    work: SyncSender<Work>,
-    counters: &'a Counters,
-    /// Length of the intervals that were lost since the last one that was taken.
-    lost: Duration,
-}
-
-impl Delivery<'_> {
-    /// Ends the collection where the thread has ended: what is measured then is kept by nobody.
-    fn deliver(&mut self, mut snapshot: Snapshot) -> ControlFlow<()> {
-        if self.lost != Duration::ZERO {
-            snapshot.run.notes.push(format!(
-                "the {:.1} s before this interval are lost: writing segments took longer than several intervals",
-                self.lost.as_secs_f64()
-            ));
-        }
-        let duration = Duration::from_nanos(snapshot.run.duration);
-        match self.work.try_send(Work::Keep(Box::new(snapshot))) {
-            Ok(()) => self.lost = Duration::ZERO,
-            Err(TrySendError::Full(_)) => {
-                self.counters.add(Counter::IntervalsRefused, 1);
-                self.lost += duration;
-            }
-            Err(TrySendError::Disconnected(_)) => return ControlFlow::Break(()),
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> {
     for work in received {
         match work {
@@ -280,56 +241,4 @@ fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> 
 fn ignore_hangup() {
     // SAFETY: sets how a signal is handled, to a handler that is not code of ours.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
-}
-
-/// Now in ns since 1970.
-fn since_epoch() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since_epoch.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Says what happened, on standard error, for the log of the service manager.
-fn tell(what: &str) {
-    // Nobody may be listening any more.
-    let _ = writeln!(std::io::stderr(), "hbbp-sys: {what}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lost_intervals_are_told_in_the_next_one_and_the_end_of_the_keeper_ends_it() {
-        let counters = Counters::default();
-        let (work, received) = sync_channel(1);
-        let mut delivery = Delivery {
-            work,
-            counters: &counters,
-            lost: Duration::ZERO,
-        };
-        let interval = || {
-            let mut snapshot = Snapshot::default();
-            snapshot.run.duration = 1_500_000_000;
-            snapshot
-        };
-        for _ in 0..3 {
-            assert!(delivery.deliver(interval()).is_continue());
-        }
-        assert_eq!(counters.get(Counter::IntervalsRefused), 2);
-        let notes = || match received.recv().unwrap() {
-            Work::Keep(snapshot) => snapshot.run.notes,
-            Work::Profile(_) => panic!("nobody asked for a profile"),
-        };
-        assert!(notes().is_empty());
-        assert!(delivery.deliver(interval()).is_continue());
-        let said = notes();
-        assert!(
-            said.len() == 1 && said[0].starts_with("the 3.0 s before this interval are lost"),
-            "{said:?}"
-        );
-        assert!(delivery.deliver(interval()).is_continue());
-        assert!(notes().is_empty());
-        drop(received);
-        assert!(delivery.deliver(interval()).is_break());
-    }
 }

@@ -10,9 +10,9 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::oneshot;
 
-use super::Work;
 use super::counters::{Counter, Counters};
 use super::metrics::{Form, Metrics};
+use super::work::{ProfileRequest, Work};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -23,15 +23,6 @@ const PROFILE: &str = "application/octet-stream";
 const MAX_SECONDS: u64 = 3600;
 /// Time from one profile to the next: reading segments takes time of the thread that writes them.
 const BETWEEN_PROFILES: Duration = Duration::from_secs(10);
-
-/// A profile that is asked for.
-#[derive(Debug)]
-pub(super) struct ProfileRequest {
-    /// The time before now, in seconds.
-    pub(super) seconds: u64,
-    /// Takes the file, or why there is none.
-    pub(super) answer: oneshot::Sender<Result<Vec<u8>, String>>,
-}
 
 /// What is served.
 #[derive(Debug)]

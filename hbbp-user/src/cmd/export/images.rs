@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use super::Summary;
 use super::image_format::ImageFormat;
+use super::summary::Summary;
 use hbbp_model::profile::Output;
 use hbbp_model::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames, hex};
 use hbbp_output::export::autofdo::{SampleProfile, locations, sample_profile, write_autofdo};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use super::Summary;
 use super::images::choose;
+use super::summary::Summary;
 use hbbp_code::locate::Site;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{ModuleIdx, SourceLocations};

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Session, own_time};
+use super::running::Session;
 use crate::cmd::budget::{Budget, Change};
 use hbbp_model::record::{Record, Timed};
+use hbbp_resolve::clock::thread_time;
 use hbbp_resolve::kernel::space::TextHistory;
 
 /// Minimum gap between two comparisons of kernel text, as a multiple of the duration of the last one. They nearly always find
@@ -18,7 +19,7 @@ const COMPARISON_GAP: u32 = 999;
 const PATCH_DELAY: Duration = Duration::from_millis(2);
 
 impl Session {
-    pub(in crate::cmd) fn read_sideband(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn read_sideband(&mut self) -> anyhow::Result<()> {
         let reading = self.collector.records()?;
         self.unread += reading.unread;
         if let Some(budget) = &mut self.budget {
@@ -42,7 +43,7 @@ impl Session {
 
     /// Lets records of processes rest where they took more than their part of the budget, and resumes them where they may take
     /// some again.
-    pub(in crate::cmd) fn settle_records(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn settle_records(&mut self) -> anyhow::Result<()> {
         match self.budget.as_mut().and_then(Budget::change_of_records) {
             Some(Change::Rest) => {
                 self.collector.rest_records();
@@ -58,13 +59,13 @@ impl Session {
     }
 
     /// Whether the interval should end, as samples cost much more than the budget.
-    pub(in crate::cmd) fn is_over_budget(&mut self) -> bool {
+    pub(crate) fn is_over_budget(&mut self) -> bool {
         let budget = self.budget.as_mut();
         budget.is_some_and(|budget| budget.is_urgent(&self.collector))
     }
 
     /// Looks for changes of memory with code, which have no records.
-    pub(in crate::cmd) fn watch_memory(&mut self) {
+    pub(crate) fn watch_memory(&mut self) {
         if self.patched.is_none() && self.resolver.has_memory_changed() {
             self.user_patched = true;
             self.patched = Some(self.next_memory_drain.max(Instant::now()));
@@ -80,11 +81,11 @@ impl Session {
     }
 
     /// The same, unless comparisons would take more than their share of the time.
-    pub(in crate::cmd) fn look_at_text(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn look_at_text(&mut self) -> anyhow::Result<()> {
         if self.next_comparison <= Instant::now() {
-            let start = own_time();
+            let start = thread_time();
             self.compare_text()?;
-            self.next_comparison = Instant::now() + COMPARISON_GAP * own_time().saturating_sub(start);
+            self.next_comparison = Instant::now() + COMPARISON_GAP * thread_time().saturating_sub(start);
         }
         Ok(())
     }

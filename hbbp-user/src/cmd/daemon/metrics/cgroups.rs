@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use super::super::counters::{Counter, Counters};
-use super::Amount;
+use super::figures::Amount;
 use hbbp_analysis::mix::{Dimension, Mix};
 use hbbp_model::names::Workload;
 

@@ -1,16 +1,22 @@
 //! The figures of all intervals: the mix, samples, losses, and what the daemon itself takes.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter as Sum;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit as Quantity};
 
-use super::{Amount, Level};
 use hbbp_analysis::mix::{Dimension, Mix};
 use hbbp_estimate::Unit;
 use hbbp_model::snapshot::{Event, EventUnit, Loss, Snapshot};
+
+/// A sum of fractions.
+pub(super) type Amount = Sum<f64, AtomicU64>;
+/// A figure that goes up and down.
+pub(super) type Level = Gauge<f64, AtomicU64>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {

@@ -9,15 +9,13 @@ mod otlp;
 mod text;
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text::encode};
-use prometheus_client::metrics::counter::{ConstCounter, Counter as Sum};
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
 use super::counters::{Counter, Counters};
@@ -26,11 +24,6 @@ use figures::Figures;
 use hbbp_analysis::mix::{Dimension, Estimated, Query};
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::SourceLocations;
-
-/// A sum of fractions.
-type Amount = Sum<f64, AtomicU64>;
-/// A figure that goes up and down.
-type Level = Gauge<f64, AtomicU64>;
 
 /// Intervals without a new one after which a daemon is not well.
 const LATE: u32 = 3;

@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use prost::Message as _;
 use tokio::net::TcpStream;
 
-use super::{Endpoint, Signal};
+use super::endpoint::{Endpoint, Signal};
 
 /// Time from the begin of the connection to the end of the answer, as OpenTelemetry's exporters have.
 const MAX_TIME: Duration = Duration::from_secs(10);

@@ -8,18 +8,17 @@
 //! A collector that is away, slow or wrong costs a bounded queue: what does not fit or is not accepted is counted.
 
 mod client;
+mod endpoint;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::Write as _;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hyper::Uri;
 use hyper::body::Bytes;
 use prost::Message;
 use tokio::runtime::Builder;
@@ -29,10 +28,12 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::counters::{Counter, Counters};
 use super::metrics::Metrics;
-use super::since_epoch;
 use client::{Outcome, post};
+pub use endpoint::Endpoint;
+use endpoint::Signal;
 use hbbp_output::export::counted::Counted;
 use hbbp_output::export::otlp::otlp_profile;
+use hbbp_resolve::clock::since_epoch;
 
 /// Requests in the queue, two for each interval, and their bytes.
 const MOST: usize = 64;
@@ -46,22 +47,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Time at the end of the daemon for what is in the queue.
 const LAST: Duration = Duration::from_secs(3);
-
-/// A collector.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Endpoint {
-    /// Host and port, as in the URL.
-    authority: String,
-    /// Path before that of the signal, without a slash at its end.
-    prefix: String,
-}
-
-/// What is sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Signal {
-    Profiles,
-    Metrics,
-}
 
 /// A request in the queue.
 #[derive(Clone, Debug)]
@@ -94,43 +79,6 @@ pub(super) struct Export {
 struct Load {
     requests: AtomicUsize,
     bytes: AtomicUsize,
-}
-
-impl FromStr for Endpoint {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = || "expected http://HOST:PORT, as http://127.0.0.1:4318".to_owned();
-        let uri: Uri = text.parse().map_err(|_| expected())?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                return Err(
-                    "https is not spoken here: send to a collector on this machine, which encrypts"
-                        .to_owned(),
-                );
-            }
-            _ => return Err(expected()),
-        }
-        let authority = uri.authority().ok_or_else(expected)?;
-        if authority.as_str().contains('@') || uri.query().is_some() {
-            return Err(expected());
-        }
-        Ok(Self {
-            authority: authority.to_string(),
-            prefix: uri.path().trim_end_matches('/').to_owned(),
-        })
-    }
-}
-
-impl Signal {
-    /// Path of requests (opentelemetry.io/docs/specs/otlp, OTLP/HTTP).
-    const fn path(self) -> &'static str {
-        match self {
-            Self::Profiles => "/v1development/profiles",
-            Self::Metrics => "/v1/metrics",
-        }
-    }
 }
 
 impl Requests {
@@ -269,27 +217,6 @@ fn compressed(message: &[u8]) -> std::io::Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn endpoints_are_plain_http() {
-        let endpoint: Endpoint = "http://collector:4318/otlp/".parse().unwrap();
-        assert_eq!(
-            (&*endpoint.authority, &*endpoint.prefix),
-            ("collector:4318", "/otlp")
-        );
-        let https = "https://collector:4318".parse::<Endpoint>().unwrap_err();
-        assert!(https.contains("https is not spoken"), "{https}");
-        for wrong in [
-            "",
-            "collector:4318",
-            "ftp://x",
-            "http://",
-            "http://a@b:1",
-            "http://a:1/?x",
-        ] {
-            assert!(wrong.parse::<Endpoint>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn queue_is_bounded_and_what_does_not_fit_is_counted() {

@@ -1,5 +1,6 @@
 //! Ranges of one module: extents, windows, versions, and what makes room.
 
+use super::super::follow::{Change, Known};
 use super::*;
 use hbbp_model::snapshot::ModuleIdx;
 
@@ -247,5 +248,4 @@ fn odd_extents() {
             Covered::UnreadableNow
         );
     }
-    assert!(is_stream(1, 1) && !is_stream(2, 1) && !is_stream(0, MAX_STREAM));
 }

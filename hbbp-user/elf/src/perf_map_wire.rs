@@ -3,7 +3,7 @@
 use prost::Message as _;
 use prost::bytes::Bytes;
 
-use super::{MAX_FUNCTIONS, NamedRange, PerfMap};
+use super::perf_map::{MAX_FUNCTIONS, NamedRange, PerfMap};
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct PerfMapMessage {

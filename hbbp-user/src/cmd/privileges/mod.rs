@@ -88,12 +88,12 @@ pub(super) fn limit_client() -> anyhow::Result<()> {
 }
 
 /// Allows the calling thread, which has no capabilities, what parsing files needs.
-pub(in crate::cmd) fn limit_parser() -> anyhow::Result<()> {
+pub(super) fn limit_parser() -> anyhow::Result<()> {
     syscalls::allow_parsing()
 }
 
 /// Drops all capabilities of the calling thread.
-pub(in crate::cmd) fn limit_thread() -> anyhow::Result<()> {
+pub(super) fn limit_thread() -> anyhow::Result<()> {
     hold(CapabilitySet::empty()).context("failed to drop capabilities")
 }
 

@@ -1,0 +1,70 @@
+//! What is found in files, and how it is parsed, answered with and read from an answer.
+
+use prost::bytes::Bytes;
+
+use crate::byte_source::ByteSource;
+use crate::functions::{Functions, SymbolFile, read_functions};
+use crate::layout::{ElfError, ElfLayout, read_layout};
+use crate::perf_map::{PerfMap, read_perf_map};
+
+/// What is found in files.
+pub trait Parsed: Sized {
+    /// Its number in a question.
+    const QUESTION: u8;
+
+    /// Parses it from one file, or from one and its debug file.
+    fn parse(files: &[&ByteSource]) -> Self;
+
+    /// Its bytes in an answer.
+    fn encode(&self) -> Vec<u8>;
+
+    /// Reads the bytes of an answer; `None` where they are not one that `parse` could have given.
+    fn decode(bytes: Bytes) -> Option<Self>;
+}
+
+/// The layout of an ELF file without its sections, which only its functions are found by.
+pub type Layout = Result<ElfLayout, ElfError>;
+
+impl Parsed for Functions {
+    const QUESTION: u8 = 2;
+
+    fn parse(files: &[&ByteSource]) -> Self {
+        let layout = |nth: usize| {
+            let source = *files.get(nth)?;
+            Some((source, read_layout(source).ok()?))
+        };
+        let (own, debug) = (layout(0), layout(1));
+        let Some((source, layout)) = &own else {
+            return Self::default();
+        };
+        let debug = debug
+            .as_ref()
+            .filter(|(_, debug)| debug.build_id == layout.build_id);
+        let debug = debug.map(|(source, layout)| SymbolFile { source, layout });
+        read_functions(SymbolFile { source, layout }, debug)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.encode_columns()
+    }
+
+    fn decode(bytes: Bytes) -> Option<Self> {
+        Self::decode_columns(bytes)
+    }
+}
+
+impl Parsed for PerfMap {
+    const QUESTION: u8 = 3;
+
+    fn parse(files: &[&ByteSource]) -> Self {
+        files.first().map(|file| read_perf_map(file)).unwrap_or_default()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.encode_columns()
+    }
+
+    fn decode(bytes: Bytes) -> Option<Self> {
+        Self::decode_columns(bytes)
+    }
+}

@@ -1,0 +1,54 @@
+//! What ran since the last drain, and what of its text was found to differ from its file.
+
+use std::ops::Range;
+
+use super::image_set::ImageIdx;
+use super::process_image::Generation;
+use super::process_index::Remapped;
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::ProcessIdx;
+
+/// A text range of a file that a process image ran.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct RanText {
+    pub(super) process: ProcessIdx,
+    /// The mapping, by (start, from).
+    pub(super) mapping: (Va, u64),
+    /// The start of the range in its image.
+    pub(super) at: ImageAddr,
+}
+
+/// What ran since the last drain, and what of it was found to differ.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    pub(super) ran: Vec<RanText>,
+    pub(super) found: Vec<Found>,
+    pub(super) remapped: Vec<Remapped>,
+}
+
+/// A reading of memory that differs from what is known of it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) process: ProcessIdx,
+    pub(super) generation: Option<Generation>,
+    pub(super) at: Range<Va>,
+    /// The file, and the range in it.
+    pub(super) file: ImageIdx,
+    pub(super) range: Range<ImageAddr>,
+    /// Where the range starts, or would, in the process.
+    pub(super) base: Va,
+    pub(super) bytes: Vec<u8>,
+    pub(super) since: u64,
+    pub(super) always: bool,
+    /// Whether nothing tells when in the drain it changed.
+    pub(super) unnoticed: bool,
+    /// End of the drain, and when the memory was read.
+    pub(super) unknown: Range<u64>,
+}
+
+impl Comparison {
+    /// Notes that a range ran.
+    pub(super) fn ran(&mut self, text: RanText) {
+        self.ran.push(text);
+    }
+}

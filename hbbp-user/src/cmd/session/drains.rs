@@ -1,0 +1,90 @@
+//! Drains of a running measurement: counts are taken out of the maps and resolved, and intervals are split where text was
+//! patched.
+
+use std::mem;
+
+use tokio::time::Instant;
+
+use super::running::Session;
+use crate::cmd::interval::{Counts, raw_chain, raw_interval};
+use hbbp_collect::StacksSeen;
+use hbbp_resolve::clock::{now, thread_time};
+
+/// Minimum gap between two extra drains triggered by text patches, as a multiple of the duration of the last one: they take
+/// at most 5 % of the time, however often text is patched. Other drains do not count, so that the first patch is never kept
+/// waiting for what a drain took that read the symbols of programs.
+const DRAIN_GAP: u32 = 19;
+
+/// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
+const MEMORY_DRAIN_GAP: u32 = 99;
+
+impl Session {
+    /// Splits the interval, so that kernel counts before and after a patch are separate.
+    pub(crate) fn split(&mut self) -> anyhow::Result<()> {
+        if !self.user_patched && self.collector.cut()? {
+            let end = now();
+            self.split.push(self.began..end);
+            self.began = end;
+            self.patched = None;
+        } else if self.next_drain <= Instant::now() {
+            let start = thread_time();
+            self.drain()?;
+            let cost = thread_time().saturating_sub(start);
+            self.next_drain = Instant::now() + DRAIN_GAP * cost;
+            self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
+        } else {
+            self.patched = Some(self.next_drain);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
+        // First, so that a period that changes by much is not changed by little as well: each change loses half a period.
+        self.collector.share_out()?;
+        self.collector.vary()?;
+        let counts = self.counts()?;
+        self.resolve(&counts);
+        Ok(())
+    }
+
+    /// Takes out what was counted since the last time; all records of that time have been applied then.
+    pub(super) fn counts(&mut self) -> anyhow::Result<Counts> {
+        let parts = self.collector.drain()?;
+        let chains = self.collector.drain_chains()?;
+        let end = now();
+        self.read_sideband()?;
+        self.split.push(self.began..end);
+        self.began = end;
+        self.patched = None;
+        self.user_patched = false;
+        Ok(Counts {
+            times: mem::take(&mut self.split),
+            parts,
+            chains,
+            clock_periods: self.collector.clock_periods(),
+        })
+    }
+
+    pub(super) fn resolve(&mut self, counts: &Counts) {
+        let chains = counts.chains.iter();
+        let chains = chains.map(|chain| raw_chain(chain, &counts.clock_periods));
+        self.resolver.chained(chains);
+        let has_stack = |event| self.collector.has_stack(event);
+        let times = counts.times.iter().cloned();
+        let intervals = times
+            .zip(counts.parts.iter())
+            .map(|(time, part)| raw_interval(time, part, has_stack, &counts.clock_periods));
+        self.resolver.drained(intervals.collect());
+    }
+
+    /// Checks whether branch stacks have entries, until that is known; empty ones are no longer sampled.
+    pub(crate) fn look_at_stacks(&mut self) -> anyhow::Result<()> {
+        if self.stacks == StacksSeen::NotYet {
+            self.stacks = self.collector.stacks_seen();
+            if self.stacks == StacksSeen::Empty {
+                self.collector.stop_stacks()?;
+            }
+        }
+        Ok(())
+    }
+}

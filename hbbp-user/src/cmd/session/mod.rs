@@ -1,0 +1,9 @@
+//! A running measurement: drains the collector into the resolver, and hands out what was measured: once at the end, or again
+//! and again while it goes on. When which of it is done is a matter of [`super::measure`].
+
+mod drains;
+mod following;
+mod running;
+
+pub use running::EndedProcesses;
+pub(super) use running::{DRAIN_EVERY, SIDEBAND_EVERY, Session};
