@@ -45,6 +45,7 @@ use hbbp_analysis::diff::Diff;
 use hbbp_analysis::loops::Loops;
 use hbbp_analysis::mix::{Analysis, MethodShare, Mix, MixOverTime, OverTime, Verdict, View};
 use hbbp_code::locate::{Discard, PerRing};
+use hbbp_model::advice::Wording;
 use hbbp_model::snapshot::Snapshot;
 pub use look::{Colours, Look};
 use loops::RunLoops;
@@ -78,6 +79,7 @@ pub struct Report<'a> {
     comparison: Option<&'a Comparison>,
     /// One for each run, where they are asked for.
     loops: Vec<RunLoops<'a>>,
+    wording: Wording,
 }
 
 /// What changed from another profile to that of a report.
@@ -119,12 +121,13 @@ struct Streams {
 
 impl<'a> Report<'a> {
     /// The report on the runs of a profile, each with its analysis, with these tables of all of them, which may be those of a
-    /// view, and verdicts.
+    /// view, and verdicts; `wording` puts advice into words.
     pub fn new(
         runs: impl Iterator<Item = (&'a Snapshot, &'a Analysis)>,
         view: Option<&'a View>,
         tables: &[Table<'_>],
         verdicts: &'a [Verdict],
+        wording: Wording,
     ) -> Self {
         let runs: Vec<Measured<'a>> = runs
             .map(|(snapshot, analysis)| Measured::new(snapshot, analysis))
@@ -140,6 +143,7 @@ impl<'a> Report<'a> {
             over_time: None,
             comparison: None,
             loops: Vec::new(),
+            wording,
         }
     }
 
