@@ -20,6 +20,7 @@ use super::stride::Sampler;
 use super::totals::{Totals, add_losses, sum};
 pub use by_ring::StackEvents;
 pub(super) use by_ring::{SHORTEST, apart};
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::Loss;
 use hbbp_model::snapshot::run::{Event, EventUnit, Period};
 use sampled::{Sampled, no_counter};
@@ -55,9 +56,8 @@ impl Counters {
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
             if MAX_EVENTS <= number {
-                bail!(
-                    "too many events in one run (at most {MAX_EVENTS}): leave out --time, --callers or --rings-apart"
-                );
+                let why = format!("too many events in one run (at most {MAX_EVENTS})");
+                bail!(Advised::new(why, Advice::FewerEvents));
             }
             let program = match source.request.stack {
                 Some(_) => object.on_branch(number)?,
@@ -87,10 +87,8 @@ impl Counters {
             for counter in &sampled.counters {
                 let read = counter.read();
                 if read.is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
-                    bail!(
-                        "{}; try `--event cpu-clock`",
-                        no_counter(&counter.perf, &sampled.source)
-                    );
+                    let why = no_counter(&counter.perf, &sampled.source);
+                    bail!(Advised::new(why, Advice::SampleTheClock));
                 }
             }
         }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::budget::Budget;
 use super::interval::{raw_chain, raw_interval};
 use super::record::EndedProcesses;
+use crate::advice::{notes_in_words, words};
 use hbbp_collect::bpf::code_of_programs;
 use hbbp_collect::chains::Chained;
 use hbbp_collect::cpu_times::CpuTimes;
@@ -155,7 +156,7 @@ impl Session {
         {
             collector.tell_switch(switch);
         }
-        run.notes.extend(notes);
+        run.notes.extend(notes_in_words(notes));
         if text == TextHistory::Once {
             run.notes.push(TEXT_ONCE.to_owned());
         }
@@ -269,7 +270,7 @@ impl Session {
         run.duration = duration;
         run.events = totals.events;
         run.classes = totals.classes;
-        run.notes.extend(totals.notes);
+        run.notes.extend(notes_in_words(totals.notes));
         run.notes.extend(paced(self.pace()));
         if self.stacks == StacksSeen::Empty {
             run.notes.push(EMPTY_STACKS.to_owned());
@@ -290,7 +291,7 @@ impl Session {
             EndedProcesses::Together => self.resolver.ended(),
             EndedProcesses::Apart => Vec::new(),
         };
-        let mut snapshot = self.resolver.take(closed.run);
+        let mut snapshot = self.resolver.take(closed.run, words);
         snapshot.join_ended(&together);
         for (loss, n) in closed.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
             snapshot.losses.add(loss, n);

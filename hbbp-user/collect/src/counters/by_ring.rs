@@ -13,6 +13,7 @@ use super::super::stride::Sampler;
 use super::sampled::Sampled;
 use super::{Counters, scaled};
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::run::{Period, is_prime};
 
 /// Whether each ring has an event with branch stacks of its own.
@@ -32,10 +33,14 @@ pub(crate) const SHORTEST: f64 = 0.25;
 /// By how much a period must differ from the one that it should have before it is changed: each change loses half a period.
 const NEAR: f64 = 0.2;
 
+/// What is said where there are no events for each ring.
+const REFUSED: &str = "branch stacks of each ring cannot be sampled apart";
+
 /// These sources with two in place of each that has branch stacks: for user code, and for the kernel.
 pub(crate) fn apart(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
     if sources.iter().all(|source| source.request.stack.is_none()) {
-        bail!("--rings-apart: this machine has no branch stacks, see `hbbp-sys check`; leave it out");
+        let why = format!("{REFUSED}: this machine has no branch stacks");
+        bail!(Advised::new(why, Advice::LeaveOutRingsApart));
     }
     let mut all = Vec::new();
     for source in sources {
@@ -50,7 +55,7 @@ pub(crate) fn apart(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
                 Ring::User => ":u",
             });
             of_ring.request.ring = Some(ring);
-            all.push(settle(of_ring).context("--rings-apart")?);
+            all.push(settle(of_ring).context(Advised::new(REFUSED, Advice::LeaveOutRingsApart))?);
         }
     }
     Ok(all)

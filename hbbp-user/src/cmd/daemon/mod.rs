@@ -39,6 +39,7 @@ use tokio::sync::Notify;
 use super::interrupt::Interrupt;
 use super::record::{Intervals, RecordOptions};
 use super::worker;
+use crate::advice::error_in_words;
 use collection::{Pause, collect};
 use counters::{Counter, Counters};
 use hbbp_elf::parser::Failure;
@@ -268,7 +269,9 @@ fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> 
             Work::Profile(request) => {
                 let profile = keeper.profile(request.seconds);
                 // Whoever asked may be gone.
-                let _ = request.answer.send(profile.map_err(|error| format!("{error:#}")));
+                let _ = request
+                    .answer
+                    .send(profile.map_err(|error| error_in_words(&error)));
             }
         }
         memory::give_back();
