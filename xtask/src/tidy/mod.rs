@@ -2,6 +2,7 @@
 
 mod docs;
 mod imports;
+mod options;
 mod rust;
 mod text;
 mod words;
@@ -115,6 +116,7 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
         // Tests use whatever they need.
         if !test_only.contains(&source.path) {
             findings.extend(imports::check(source));
+            findings.extend(options::check(source));
         }
     }
     findings
