@@ -127,7 +127,7 @@ pub(crate) fn read_sideband(bytes: &[u8]) {
         events,
         ..Run::default()
     };
-    let mut snapshot = resolver.take(run);
+    let mut snapshot = resolver.take(run, |_| "");
     snapshot.fit();
     assert!(snapshot.check().is_ok());
     assert!(file::encode(&snapshot).is_ok());

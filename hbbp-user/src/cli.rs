@@ -2,6 +2,8 @@
 //!
 //! No other module uses clap. Parsing does not touch the system; the conversion to options may fail.
 
+#[cfg(test)]
+mod advice;
 mod annotate;
 mod bbv;
 mod daemon;

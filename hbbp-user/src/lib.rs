@@ -58,6 +58,7 @@
 //! |---|---|
 //! | **[`hbbp_model`]** | the data, and the files that hold it |
 //! | [`addr`](hbbp_model::addr), [`record`](hbbp_model::record) | addresses and rings; records of processes, mappings and text |
+//! | [`advice`](hbbp_model::advice) | what the user may do about a loss or a refusal; [`crate::advice`] names the options |
 //! | [`kinds`](hbbp_model::kinds) | kinds of instructions by the time they take |
 //! | [`streams`](hbbp_model::streams), [`slices`](hbbp_model::slices) | turns branch stacks into counted streams; what was counted in each slice of a run, in few bytes |
 //! | [`snapshot`](hbbp_model::snapshot) | the profile: counts, losses, text, mappings, symbols, facts of the run; the file format |
@@ -105,5 +106,6 @@
 //! | processor | the table of [`hbbp_collect::uarch`]; its quirks in [`streams`](hbbp_model::streams) |
 //! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in [`hbbp_collect::class_events`] |
 
+pub mod advice;
 pub mod cli;
 pub mod cmd;

@@ -5,6 +5,7 @@ use std::mem;
 use std::process::ExitCode;
 
 use hbbp_model::printable::harmless;
+use hbbp_user::advice::error_in_words;
 use hbbp_user::cli::Cli;
 use hbbp_user::cmd::report::Strict;
 use hbbp_user::cmd::{self, Done};
@@ -98,7 +99,7 @@ fn complain_of_requirements(done: &Done, strict: Strict) {
 }
 
 fn complain(error: &anyhow::Error) {
-    say(&format!("{error:#}"));
+    say(&error_in_words(error));
 }
 
 /// Says a sentence, if anybody can hear it: the terminal may be gone.

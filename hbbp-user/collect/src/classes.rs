@@ -20,6 +20,7 @@ use super::class_turns::{Measured, RingEvent, Tally};
 use super::cpu_group::CpuGroup;
 use super::perf::{Counting, Group};
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::ClassCount;
 
 /// Whether classes of instructions are counted beside the samples.
@@ -161,7 +162,7 @@ impl ClassCounters {
     }
 
     /// What was counted since the last call, of `enabled` ns in which samples were taken. To be called while it stands still.
-    pub(super) fn take_counts(&mut self, enabled: u64, notes: &mut Vec<String>) -> Vec<ClassCount> {
+    pub(super) fn take_counts(&mut self, enabled: u64, notes: &mut Vec<Advised>) -> Vec<ClassCount> {
         let counts: Vec<ClassCount> = self.events.iter_mut().map(|event| event.take(enabled)).collect();
         let missing: Vec<&str> = counts
             .iter()
@@ -170,10 +171,11 @@ impl ClassCounters {
             .collect();
         if !missing.is_empty() && 0 < enabled {
             let missing = missing.join(", ");
-            notes.push(format!(
+            let note = format!(
                 "classes of instructions that had no counter at any time, as another program uses them or the run was too short \
                  for a turn of each: {missing}"
-            ));
+            );
+            notes.push(note.into());
         }
         counts.into_iter().filter(|count| 0 < count.running).collect()
     }

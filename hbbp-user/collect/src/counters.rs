@@ -22,6 +22,7 @@ use super::totals::{Totals, add_losses, sum};
 pub use by_ring::StackEvents;
 pub(super) use by_ring::apart;
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::Loss;
 use hbbp_model::snapshot::run::{Event, EventUnit, Period};
 pub(super) use period_part::{SHORTEST, scaled};
@@ -59,9 +60,8 @@ impl Counters {
         let mut events = Vec::new();
         for (number, source) in sources.into_iter().enumerate() {
             if MAX_EVENTS <= number {
-                bail!(
-                    "too many events in one run (at most {MAX_EVENTS}): leave out --time, --callers or --rings-apart"
-                );
+                let why = format!("too many events in one run (at most {MAX_EVENTS})");
+                bail!(Advised::new(why, Advice::FewerEvents));
             }
             let program = match source.request.stack {
                 Some(_) => object.on_branch(number)?,
@@ -91,10 +91,8 @@ impl Counters {
             for counter in &sampled.counters {
                 let read = counter.read();
                 if read.is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
-                    bail!(
-                        "{}; try `--event cpu-clock`",
-                        no_counter(&counter.perf, &sampled.source)
-                    );
+                    let why = no_counter(&counter.perf, &sampled.source);
+                    bail!(Advised::new(why, Advice::SampleTheClock));
                 }
             }
         }

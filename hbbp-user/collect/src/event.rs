@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use perf_event_open_sys::bindings;
 
 use super::choice::{Choice, NAMES};
@@ -18,6 +18,7 @@ use super::source::{
     Refused, Source, clock, core_of, cycles, hardware, processor_of, settle, software, try_open,
 };
 use super::uarch::Core;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::run::{EventUnit, Period};
 
 /// A step of the ladder: its events, or the one that the kernel refuses.
@@ -41,21 +42,23 @@ pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
     for source in &mut sources {
         source.request.period = period(source, choice);
         match (source.unit, source.request.period) {
-            (EventUnit::Nanoseconds, Period::Fixed(period)) if period < SHORTEST_CLOCK => bail!(
-                "period {period} ns is too short: the shortest clock period is {SHORTEST_CLOCK} ns (--period)"
-            ),
+            (EventUnit::Nanoseconds, Period::Fixed(period)) if period < SHORTEST_CLOCK => {
+                let why = format!(
+                    "period {period} ns is too short: the shortest clock period is {SHORTEST_CLOCK} ns"
+                );
+                bail!(Advised::new(why, Advice::LongerPeriod));
+            }
             _ => {}
         }
         if let (None, Some(slices), Period::Fixed(period)) =
             (source.request.stack, choice.slices, source.request.period)
             && slices.length < period
         {
-            bail!(
-                "an interval of {} is shorter than the period of {}, {period}: no sample may fall into it; lengthen it \
-                 (--interval-size)",
-                slices.length,
-                source.name
+            let why = format!(
+                "an interval of {} is shorter than the period of {}, {period}: no sample may fall into it",
+                slices.length, source.name
             );
+            bail!(Advised::new(why, Advice::LongerIntervals));
         }
     }
     if choice.callers {
@@ -103,8 +106,10 @@ fn cycles_beside(sources: &[Source], period: u64) -> anyhow::Result<Vec<Source>>
         // (intel_pebs_aliases in arch/x86/events/intel/core.c, Linux v6.12).
         source.request.precise = precise.min(2);
         source.request.period = Period::Fixed(period);
-        settle(source)
-            .map_err(|refused| anyhow::anyhow!("--time: {refused}; leave it out to count executions alone"))
+        settle(source).context(Advised::new(
+            "time cannot be sampled beside executions",
+            Advice::LeaveOutTime,
+        ))
     });
     cycles.collect()
 }
@@ -121,7 +126,8 @@ fn best() -> anyhow::Result<Vec<Source>> {
             Err(reason) => refused = reason,
         }
     }
-    bail!("no event can be sampled: {refused}; run `hbbp-sys check` for advice")
+    let why = format!("no event can be sampled: {refused}");
+    bail!(Advised::new(why, Advice::CheckMachine))
 }
 
 /// The rungs of this machine, best first; each was tried just now.
@@ -214,7 +220,10 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
     let rung = ladder().into_iter().find(|rung| rung.what == what);
     match rung.map(|rung| rung.sources) {
         Some(Ok(sources)) => Ok(sources),
-        Some(Err(reason)) => bail!("event `{event}` is not available: {reason}; try `--event cpu-clock`"),
+        Some(Err(reason)) => {
+            let why = format!("event `{event}` is not available: {reason}");
+            bail!(Advised::new(why, Advice::SampleTheClock))
+        }
         None => bail!("event `{event}` is not available"),
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::run::Event;
 
 /// A counter that stood still for longer while its CPU was always seen online had a CPU that went and came between two looks.
@@ -31,7 +32,7 @@ pub(super) struct Change {
     /// How long it may have run without its events, in ns.
     missed: u64,
     /// Why its events could not be opened when it came.
-    refused: Option<String>,
+    refused: Option<Advised>,
 }
 
 impl Online {
@@ -59,14 +60,14 @@ impl Online {
     }
 
     /// Notes that the events of a CPU were opened anew, or why not, after it may have run without them for this time.
-    pub(super) fn opened(&mut self, cpu: u32, missed: u64, refused: Option<String>) {
+    pub(super) fn opened(&mut self, cpu: u32, missed: u64, refused: Option<Advised>) {
         let change = self.changes.entry(cpu).or_default();
         change.missed = change.missed.saturating_add(missed);
         change.refused = refused;
     }
 
     /// Adds the samples that were missed to those that were due, and returns what is to be said.
-    pub(super) fn settle(&mut self, events: &mut [Event], period: impl Fn(usize) -> u64) -> Vec<String> {
+    pub(super) fn settle(&mut self, events: &mut [Event], period: impl Fn(usize) -> u64) -> Vec<Advised> {
         let enabled = enabled(events);
         let longest = enabled.values().copied().max().unwrap_or(0);
         let changes = std::mem::take(&mut self.changes);
@@ -87,17 +88,22 @@ impl Online {
             .known
             .difference(&self.now)
             .filter(|cpu| !changes.contains_key(cpu));
-        let mut notes: Vec<String> = offline.map(|cpu| format!("CPU {cpu} was offline")).collect();
+        let offline = offline.map(|cpu| format!("CPU {cpu} was offline").into());
+        let mut notes: Vec<Advised> = offline.collect();
         let ms = |ns: u64| Duration::from_nanos(ns).as_millis();
         notes.extend(changes.iter().map(|(cpu, change)| match &change.refused {
-            Some(why) => format!("CPU {cpu} came online and was not measured: {why}"),
+            Some(why) => Advised::new(
+                format!("CPU {cpu} came online and was not measured: {why}"),
+                why.advice,
+            ),
             None => format!(
                 "CPU {cpu} went offline or came online: of {} ms it was measured for {} ms, and for up to {} ms it ran \
                  unmeasured",
                 ms(longest),
                 ms(enabled.get(cpu).copied().unwrap_or(0)),
                 ms(change.missed)
-            ),
+            )
+            .into(),
         }));
         notes
     }
@@ -118,6 +124,7 @@ pub(super) fn enabled(events: &[Event]) -> BTreeMap<u32, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_model::advice::Advice;
     use hbbp_model::snapshot::run::{Counter, Period};
 
     const MS: u64 = 1_000_000;
@@ -146,7 +153,7 @@ mod tests {
         let notes = online.settle(&mut events, |_| 10);
         let expected = "CPU 2 went offline or came online: of 3000 ms it was measured for 2000 ms, and for up to 200 ms it \
                         ran unmeasured";
-        assert_eq!(notes, [expected]);
+        assert_eq!(notes, [Advised::from(expected.to_owned())]);
         let due: Vec<_> = events[0].counters.iter().map(|it| it.due).collect();
         assert_eq!(due, [None, None, Some(20_000 + 2_000), None]);
         assert!(online.settle(&mut events, |_| 10).is_empty(), "said once");
@@ -159,11 +166,12 @@ mod tests {
         online.settle(&mut [event(&[(0, 10), (1, 5)])], |_| 10);
         assert_eq!(
             online.settle(&mut [event(&[(0, 10)])], |_| 10),
-            ["CPU 1 was offline"]
+            [Advised::from("CPU 1 was offline".to_owned())]
         );
         assert_eq!(online.look(&[0, 1]), (vec![], vec![1]));
-        online.opened(1, MS, Some("no counter".to_owned()));
+        online.opened(1, MS, Some(Advised::new("no counter", Advice::CheckPermissions)));
         let notes = online.settle(&mut [event(&[(0, 10)])], |_| 10);
-        assert_eq!(notes, ["CPU 1 came online and was not measured: no counter"]);
+        let expected = "CPU 1 came online and was not measured: no counter";
+        assert_eq!(notes, [Advised::new(expected, Advice::CheckPermissions)]);
     }
 }

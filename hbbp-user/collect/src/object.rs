@@ -20,6 +20,7 @@ use rustix::process::chroot;
 
 use super::pid_namespace::PidNamespace;
 use super::source::SliceEvents;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::slices::SliceCut;
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
 
@@ -170,10 +171,10 @@ impl Object {
                 Messages::Off => OBJECT,
                 Messages::On => VERBOSE_OBJECT,
             })
-            .context(
-                "failed to load the eBPF object; run `hbbp-sys check` for what is missing, or lower \
-                 --map-entries to use less memory",
-            )?;
+            .context(Advised::new(
+                "failed to load the eBPF object",
+                Advice::CheckMachineOrSmallerMaps,
+            ))?;
         Ok(Self { ebpf })
     }
 

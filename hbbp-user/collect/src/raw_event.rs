@@ -8,6 +8,7 @@ use super::cpu_list;
 use super::perf::{Request, Stack};
 use super::pmu::{DEVICES, read_pmus};
 use super::source::{Source, core_of};
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::run::{EventUnit, Period};
 
 /// An event of a PMU by its numbers: `config`, `precise`, `unit` (instructions, branches, cycles, other), `name`.
@@ -18,7 +19,7 @@ pub(super) fn raw(pmu: &str, terms: &str) -> anyhow::Result<Source> {
     }
     let folder = Path::new(DEVICES).join(pmu);
     let kind = std::fs::read_to_string(folder.join("type"))
-        .with_context(|| format!("unknown PMU `{pmu}`; run `hbbp-sys check` for a list"))?;
+        .with_context(|| Advised::new(format!("unknown PMU `{pmu}`"), Advice::ListPmus))?;
     let cpus = std::fs::read_to_string(folder.join("cpus"));
     let mut source = Source {
         name: format!("{pmu}/{terms}/"),

@@ -9,6 +9,7 @@ use procfs::process::Process;
 
 use super::perf::{Perf, Target};
 use super::source::Source;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::run::Period;
 
 /// Whose samples to take.
@@ -57,15 +58,13 @@ pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::
 }
 
 /// What an error says where the kernel opens no counter.
-fn refused(source: &Source, place: &str) -> String {
+fn refused(source: &Source, place: &str) -> Advised {
     let advice = match source.request.period {
-        Period::Frequency(_) => ", and kernel.perf_event_max_sample_rate limits --frequency",
-        Period::Fixed(_) | Period::Between(..) => "",
+        Period::Frequency(_) => Advice::CheckPermissionsAndFrequency,
+        Period::Fixed(_) | Period::Between(..) => Advice::CheckPermissions,
     };
-    format!(
-        "the kernel refused event {} on {place}; run `hbbp-sys check` for what is allowed{advice}",
-        source.name
-    )
+    let why = format!("the kernel refused event {} on {place}", source.name);
+    Advised::new(why, advice)
 }
 
 /// One counter for each task of a process.

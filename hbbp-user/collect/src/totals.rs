@@ -2,6 +2,7 @@
 
 use hbbp_ebpf::EventStats;
 
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::run::Event;
 use hbbp_model::snapshot::{ClassCount, Loss, Losses};
 use hbbp_model::streams::StackStats;
@@ -16,7 +17,7 @@ pub struct Totals {
     /// What reached a program and could not be counted.
     pub losses: Losses,
     /// What else the reader of the report should know.
-    pub notes: Vec<String>,
+    pub notes: Vec<Advised>,
 }
 
 /// The sum over all CPUs.
@@ -55,13 +56,14 @@ pub(super) fn read_sample_rate() -> Option<u64> {
 
 /// What is to be said where the kernel lowered its limit of samples a second, as it does where they take too much time. It
 /// stops an event that takes more until the next clock tick; such an event counts nothing then.
-pub(super) fn throttled(before: Option<u64>, after: Option<u64>) -> Option<String> {
+pub(super) fn throttled(before: Option<u64>, after: Option<u64>) -> Option<Advised> {
     let (before, after) = before.zip(after).filter(|(before, after)| after < before)?;
-    Some(format!(
-        "the kernel lowered its limit of samples from {before} to {after} a second during the run, because they took too \
-         much time: events that took more were stopped at times, and counted nothing (sysctl \
-         kernel.perf_event_max_sample_rate; sample more rarely with --period)"
-    ))
+    let note = format!(
+        "the kernel lowered its limit of samples (kernel.perf_event_max_sample_rate) from {before} to {after} a second \
+         during the run, because they took too much time: events that took more were stopped at times, and counted \
+         nothing"
+    );
+    Some(Advised::new(note, Advice::RarerSamples))
 }
 
 #[cfg(test)]
@@ -112,6 +114,6 @@ mod tests {
         assert_eq!(throttled(Some(100_000), Some(100_000)), None);
         assert_eq!(throttled(None, Some(100)), None);
         let note = throttled(Some(100_000), Some(25_000)).unwrap();
-        assert!(note.contains("from 100000 to 25000"), "{note}");
+        assert!(note.text.contains("from 100000 to 25000"), "{note}");
     }
 }

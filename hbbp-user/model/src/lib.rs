@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod addr;
+pub mod advice;
 pub mod kinds;
 pub mod leb128;
 pub mod names;

@@ -6,6 +6,7 @@ use super::raw::{Raw, RawInterval, Sort, TaskKey};
 use super::resolver::Resolver;
 use super::user::space::{Origin, UserSpace};
 use hbbp_model::addr::{Ring, Va};
+use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::fold::Boundaries;
 use hbbp_model::snapshot::{Interval, Loss, ProcessIdx};
 
@@ -204,7 +205,7 @@ impl Resolver {
     }
 
     /// Why a recording cannot be used, as a sentence for the user, if it cannot.
-    pub fn refused(&self) -> Option<String> {
+    pub fn refused(&self) -> Option<Advised> {
         match &self.user.origin {
             Origin::Recorded(_, files) => files.refused(),
             Origin::Live(_) => None,

@@ -4,6 +4,7 @@ use std::mem;
 use std::time::Duration;
 
 use hbbp_elf::parser::Parser;
+use hbbp_model::advice::Wording;
 use hbbp_model::record::{Record, Timed};
 use hbbp_model::snapshot::fold::Intervals;
 use hbbp_model::snapshot::{Loss, Losses, Process, ProcessIdx, Run, Snapshot};
@@ -158,16 +159,18 @@ impl Resolver {
     }
 
     /// Puts a snapshot together of what came since the last call; `run` are the facts of that time, to which the source of
-    /// kernel text and what is to be said of text and files are added.
+    /// kernel text and what is to be said of text and files are added, with advice in these words.
     ///
     /// What is known of the machine stays: symbols, processes, mappings, open files. Text is read anew where it is hit next.
-    pub fn take(&mut self, mut run: Run) -> Snapshot {
+    pub fn take(&mut self, mut run: Run, wording: Wording) -> Snapshot {
         self.kernel.settle(&mut self.losses);
         self.user.settle(&mut self.losses);
         self.user.await_functions(Duration::ZERO, &mut self.losses);
         run.kernel_text = self.kernel.source();
         run.notes.extend(self.kernel.note().map(str::to_owned));
-        run.notes.extend(self.user.take_notes());
+        let of_files = self.user.take_notes();
+        run.notes
+            .extend(of_files.iter().map(|note| note.in_words(wording)));
         let (mut modules, mut text) = (Vec::new(), Vec::new());
         let mappings = self.kernel.emit(&mut modules, &mut text);
         let static_branches = self.kernel.static_branches(&modules, &text);

@@ -11,6 +11,7 @@ use super::runs::read_profile;
 use super::static_image::StaticImage;
 use hbbp_analysis::annotate::{Annotated, Code, Query, annotated, find, hottest};
 use hbbp_analysis::mix::Estimated;
+use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::{Snapshot, SourceLocations};
 use hbbp_output::report::{AnnotatedReport, Look, Shown, TextOrJson};
 use hbbp_resolve::source::lines::SourceLines;
@@ -94,7 +95,8 @@ fn chosen(
                 Query::Line(_) => lines.read(estimated.instructions()),
                 Query::Function(_) | Query::Address(_) | Query::InModule(..) => SourceLocations::new(),
             };
-            Ok(vec![find(snapshot, &heat, query, &locations)?.code])
+            let found = find(snapshot, &heat, query, &locations).map_err(Advised::from)?;
+            Ok(vec![found.code])
         }
     }
 }

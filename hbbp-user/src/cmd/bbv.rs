@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use super::record::{RecordOptions, Recorded};
+use crate::advice::words;
 use hbbp_analysis::vectors::lines::{Ids, sentences, write_blocks, write_places, write_vectors};
 use hbbp_analysis::vectors::plot::write_plot;
 use hbbp_analysis::vectors::simpoint::{choose, write_points, write_weights};
@@ -58,7 +59,7 @@ pub fn save(options: &BbvOptions, recorded: &mut Recorded) -> anyhow::Result<Vec
         return Err(error.context(save_elsewhere(&files)));
     }
     let mut warnings = recorded.snapshot.run.notes.clone();
-    warnings.extend(sentences(&vectors));
+    warnings.extend(sentences(&vectors, words));
     if vectors.threads().iter().all(|thread| thread.slices < 2) {
         warnings.push(format!(
             "no interval of {} was completed: shorten them (--interval-size)",
@@ -106,7 +107,7 @@ fn planned<'a>(options: &'a BbvOptions, vectors: &'a Vectors<'_>, ids: &'a Ids) 
         let cut = (thread, options.length);
         files.push((
             named("bb.out", thread),
-            Box::new(move |out| write_vectors(vectors, ids, cut, options.totals_only, out).map(drop)),
+            Box::new(move |out| write_vectors(vectors, ids, cut, options.totals_only, words, out).map(drop)),
         ));
     }
     files

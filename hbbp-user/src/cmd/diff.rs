@@ -11,6 +11,7 @@ use super::runs::read_runs;
 use hbbp_analysis::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
 use hbbp_analysis::mix::{Dimension, Estimated, Mix, Query, sum};
 use hbbp_estimate::{Rule, Unit};
+use hbbp_model::advice::Advised;
 use hbbp_model::segments::{TimeRange, is_folder_of_segments};
 use hbbp_model::snapshot::{Snapshot, SourceLocations};
 use hbbp_output::report::{Comparison, DiffFormat, DiffReport, Look, described};
@@ -185,7 +186,8 @@ fn work([a, b]: &[Profile<'_>; 2], options: &DiffOptions) -> anyhow::Result<[Opt
         return Ok([None, None]);
     };
     let of = |profile: &Profile<'_>, letter| {
-        Work::of(per, profile.runs).with_context(|| format!("profile {letter} has no unit of work"))
+        let work = Work::of(per, profile.runs).map_err(Advised::from);
+        work.with_context(|| format!("profile {letter} has no unit of work"))
     };
     Ok([Some(of(a, "A")?), Some(of(b, "B")?)])
 }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 
 use hbbp_analysis::eval::{Exact, Level, Sampling, evaluate};
 use hbbp_estimate::stages::Stage;
+use hbbp_model::advice::Advised;
 use hbbp_model::profile::{self, Output};
 use hbbp_model::snapshot::Process;
 use hbbp_output::report::{Errors, Look, TextOrJson, write_pairs};
@@ -53,7 +54,7 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
         // The methods of the field count samples where they landed, and nothing else.
         rule.stages = rule.stages.without(Stage::Landing).without(Stage::Classes);
     }
-    let evaluation = evaluate(&snapshot, &exact, &rule)?;
+    let evaluation = evaluate(&snapshot, &exact, &rule).map_err(Advised::from)?;
     if let Some(blocks) = blocks {
         let is_standard = blocks.is_standard();
         let mut bytes = Vec::new();

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Error, bail};
 
 use super::input::{Input, open_recording};
 use super::progress::Progress;
+use crate::advice::words;
 use hbbp_import::{Format, MODULE_LEN, RanText, Recording, TEXT_BASE, parse_build_id};
 use hbbp_model::addr::Va;
 use hbbp_model::segments::TimeRange;
@@ -96,10 +97,10 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
         resolver.recorded_interval(interval);
     }
     if let Some(why) = resolver.refused() {
-        bail!("{why}");
+        bail!(why);
     }
     resolver.add_losses(&counted.losses);
-    Ok(resolver.take(counted.run))
+    Ok(resolver.take(counted.run, words))
 }
 
 /// The files that a recording ran, as far as it knows them.

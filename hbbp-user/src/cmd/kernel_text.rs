@@ -94,7 +94,7 @@ pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let (mut live, why) = open_kernel_text(open_probe(), release.trim(), &symbols.image, None);
     if !live.is_live() {
-        bail!("{}", why.unwrap_or_default());
+        bail!(why.unwrap_or_default());
     }
     let path = vmlinux.path.display();
     let Some(section) = vmlinux.sections(".text").next() else {

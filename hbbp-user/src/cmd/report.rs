@@ -12,6 +12,7 @@ use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
 use super::locations::read_locations;
 use super::session::DRAIN_EVERY;
+use crate::advice::words;
 use hbbp_analysis::loops::{Loops, loops};
 use hbbp_analysis::mix::{
     Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
@@ -200,7 +201,7 @@ pub fn print_runs(
         .zip(&tables)
         .map(|(mix, (_, top))| Table { mix, top: *top })
         .collect();
-    let mut report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts);
+    let mut report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts, words);
     if let Some((over_time, mix)) = &over_time {
         report = report.with_over_time(over_time, mix, tables.first().and_then(|(_, top)| *top));
     }

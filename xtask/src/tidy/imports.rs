@@ -9,6 +9,7 @@ const LINES: [(&str, &[&str]); 5] = [
     (
         "hbbp-user/model/src/",
         &[
+            "advice",
             "addr",
             "record",
             "kinds",
@@ -30,7 +31,7 @@ const LINES: [(&str, &[&str]); 5] = [
         ],
     ),
     ("hbbp-user/output/src/", &["report", "export"]),
-    ("hbbp-user/src/", &["cmd", "cli", "main"]),
+    ("hbbp-user/src/", &["advice", "cmd", "cli", "main"]),
 ];
 
 /// What depends on nothing but its arguments; and the modules of these crates that may touch the disk.

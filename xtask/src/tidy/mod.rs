@@ -4,6 +4,7 @@ mod circles;
 mod docs;
 mod finding;
 mod imports;
+mod options;
 mod rust;
 mod text;
 mod words;
@@ -59,6 +60,7 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
         // Tests use whatever they need.
         if !test_only.contains(&source.path) {
             findings.extend(imports::check(source));
+            findings.extend(options::check(source));
         }
     }
     let product = |source: &&Source| source.path.contains("/src/") && !test_only.contains(&source.path);

@@ -44,6 +44,16 @@ pub(crate) fn code(text: &str) -> String {
     code
 }
 
+/// The literals of the code, its tests excepted, with all else replaced by blanks; lines and columns stay.
+pub(crate) fn literals(text: &str) -> String {
+    let code = code(text);
+    let tested = without_tests(&code).chars();
+    let pairs = text.chars().zip(tested);
+    pairs
+        .map(|(it, code)| if code == '"' || code == '\n' { it } else { ' ' })
+        .collect()
+}
+
 /// The files of the modules that exist only in tests, from the file that declares them.
 pub(crate) fn test_only_files(path: &str, text: &str) -> Vec<String> {
     let Some(stem) = path.strip_suffix(".rs") else {

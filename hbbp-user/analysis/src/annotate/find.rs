@@ -9,6 +9,7 @@ use super::code::{Code, code_at};
 use super::hottest::Heat;
 use hbbp_code::locate::{TextIdx, sites};
 use hbbp_model::addr::{ImageAddr, Ring, Va};
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::names::{self, Demangle, file_name};
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot, SourceLocations, hex};
@@ -99,12 +100,7 @@ impl fmt::Display for NotFound {
                 if !close.is_empty() {
                     write!(f, "; did you mean {}?", close.join(", "))?;
                 }
-                let hint = matches!(query, Query::Line(_));
-                if hint {
-                    f.write_str("; lines need debug information: see --binary")
-                } else {
-                    Ok(())
-                }
+                Ok(())
             }
             Self::Ambiguous { query, found } => {
                 write!(
@@ -127,6 +123,19 @@ impl fmt::Display for NotFound {
 }
 
 impl std::error::Error for NotFound {}
+
+impl From<NotFound> for Advised {
+    fn from(why: NotFound) -> Self {
+        let is_line = matches!(
+            &why,
+            NotFound::Unknown {
+                query: Query::Line(_),
+                ..
+            }
+        );
+        Self::new(why.to_string(), is_line.then_some(Advice::NameDebugFileForLines))
+    }
+}
 
 /// Finds the one function that is asked for among the code that ran; `locations` are needed for lines of the source.
 pub fn find(

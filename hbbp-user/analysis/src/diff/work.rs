@@ -9,6 +9,7 @@ use crate::mix::Estimated;
 use hbbp_code::blocks::BlockId;
 use hbbp_estimate::Unit;
 use hbbp_model::addr::ImageAddr;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{EventUnit, ModuleIdx, SourceLocations};
 
 /// What amounts are counted per.
@@ -36,17 +37,28 @@ pub enum PerError {
     #[error("unknown unit of work `{0}`; expected instructions, second or count:FUNCTION")]
     Unknown(String),
     /// Instructions were neither counted nor estimated.
-    #[error("instructions were not counted: use --per second")]
+    #[error("instructions were not counted")]
     NoInstructions,
     /// The length of the run is not known.
-    #[error("the length of the run is not known: use --per instructions")]
+    #[error("the length of the run is not known")]
     NoTime,
     /// Counts of blocks are samples.
-    #[error("calls can only be counted where instructions or branches were sampled: use --per second")]
+    #[error("calls can only be counted where instructions or branches were sampled")]
     NoExecutions,
     /// The function cannot be counted.
     #[error("{0}")]
     Function(String),
+}
+
+impl From<PerError> for Advised {
+    fn from(why: PerError) -> Self {
+        let advice = match why {
+            PerError::NoInstructions | PerError::NoExecutions => Some(Advice::PerSecond),
+            PerError::NoTime => Some(Advice::PerInstructions),
+            PerError::Unknown(_) | PerError::Function(_) => None,
+        };
+        Self::new(why.to_string(), advice)
+    }
 }
 
 impl FromStr for Per {

@@ -23,6 +23,7 @@ pub use evaluation::{Calibration, Evaluation, LEAST, SAMPLES};
 pub use exact::{AddressCounts, Exact, MnemonicCounts, Names, NoCounts};
 pub use group::{Group, Level};
 use hbbp_estimate::{Rule, Unit};
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{Snapshot, SourceLocations};
 pub use pairs::{Pair, Pairs};
 pub use sampling::{Sampling, Served, Unserved};
@@ -30,9 +31,14 @@ use sums::Sums;
 
 /// A profile that cannot be compared with execution counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the profile holds {}, which cannot be compared with executions: record with --event instructions \
-         or branches", .0.noun())]
+#[error("the profile holds {}, which cannot be compared with executions", .0.noun())]
 pub struct NoExecutions(pub Unit);
+
+impl From<NoExecutions> for Advised {
+    fn from(why: NoExecutions) -> Self {
+        Self::new(why.to_string(), Advice::RecordExecutions)
+    }
+}
 
 /// Compares a snapshot, whose hybrid follows `rule`, with the exact counts of the same run; relative executions by their
 /// shares.

@@ -119,7 +119,7 @@ const VIEWS: [Named; 11] = [
     Named {
         name: "functions",
         sentence: "Functions with the time that passed in them and the cycles of each instruction (CPI), where cycles were \
-                   sampled (record --time). A low CPI with much of the time is much work; a high one is work that waits.",
+                   sampled. A low CPI with much of the time is much work; a high one is work that waits.",
         rows: "module,function",
         columns: "none",
         filters: &[],

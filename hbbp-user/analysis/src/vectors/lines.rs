@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use super::by_slice::{Block, Missing, Vector, Vectors};
 use hbbp_estimate::Unit;
+use hbbp_model::advice::{Advice, Wording};
 use hbbp_model::printable::harmless;
 
 /// The id of each block, 0 where it was not entered yet.
@@ -52,12 +53,13 @@ impl Ids {
     }
 }
 
-/// The vectors of one thread. Returns how many there are.
+/// The vectors of one thread, with advice in these words. Returns how many there are.
 pub fn write_vectors(
     vectors: &Vectors<'_>,
     ids: &Ids,
     (thread, length): (u32, u64),
     instructions_only: bool,
+    wording: Wording,
     out: &mut dyn Write,
 ) -> io::Result<u32> {
     let about = vectors.threads().get(thread as usize);
@@ -103,7 +105,7 @@ pub fn write_vectors(
             vectors.chance(thread)
         )?;
     }
-    for sentence in sentences(vectors) {
+    for sentence in sentences(vectors, wording) {
         writeln!(out, "#   {sentence}")?;
     }
     Ok(n)
@@ -129,8 +131,30 @@ const fn what(unit: Unit) -> &'static str {
     }
 }
 
-/// What the reader should know.
-pub fn sentences(vectors: &Vectors<'_>) -> Vec<String> {
+/// Why samples and streams are in no interval: how many, the cause, and what the user may do.
+fn causes(vectors: &Vectors<'_>) -> [(u64, &'static str, Advice); 3] {
+    let left_out = vectors.left_out();
+    [
+        (
+            left_out.no_place,
+            "of threads that there was no room for",
+            Advice::LargerMaps,
+        ),
+        (
+            left_out.behind_last,
+            "behind the last interval that can be numbered",
+            Advice::LongerIntervals,
+        ),
+        (
+            left_out.memory,
+            "as there was no memory for more",
+            Advice::LongerIntervals,
+        ),
+    ]
+}
+
+/// What the reader should know, with advice in these words.
+pub fn sentences(vectors: &Vectors<'_>, wording: Wording) -> Vec<String> {
     let mut sentences = Vec::new();
     if vectors.unit == Unit::TimeWeightedSamples {
         sentences.push(
@@ -140,21 +164,6 @@ pub fn sentences(vectors: &Vectors<'_>) -> Vec<String> {
         );
     }
     let all = vectors.shared + vectors.outside + vectors.unshared;
-    let left_out = vectors.left_out();
-    let causes = [
-        (
-            left_out.no_place,
-            "of threads that there was no room for: raise --map-entries",
-        ),
-        (
-            left_out.behind_last,
-            "behind the last interval that can be numbered: lengthen the intervals (--interval-size)",
-        ),
-        (
-            left_out.memory,
-            "as there was no memory for more: lengthen the intervals (--interval-size)",
-        ),
-    ];
     if 0 < vectors.empty {
         sentences.push(format!(
             "{} intervals have no line, as no sample of theirs arrived: lines behind them stand for later intervals than their \
@@ -162,8 +171,11 @@ pub fn sentences(vectors: &Vectors<'_>) -> Vec<String> {
             vectors.empty
         ));
     }
-    for (hits, cause) in causes.iter().filter(|(hits, _)| 0 < *hits) {
-        sentences.push(format!("{hits} samples and streams are in no interval, {cause}"));
+    for (hits, cause, advice) in causes(vectors).iter().filter(|(hits, ..)| 0 < *hits) {
+        sentences.push(format!(
+            "{hits} samples and streams are in no interval, {cause}: {}",
+            wording(*advice)
+        ));
     }
     if 0.0005 * all < vectors.outside {
         sentences.push(format!(

@@ -169,7 +169,7 @@ fn vectors_of_threads_sum_to_the_process_and_hold_their_kernel_work() {
 
     let mut text = Vec::new();
     let ids = lines::Ids::new(&vectors);
-    lines::write_vectors(&vectors, &ids, (0, 30_000), false, &mut text).unwrap();
+    lines::write_vectors(&vectors, &ids, (0, 30_000), false, |_| "", &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("T:1:30000   \n#T:1:10000   \n"), "{text}");
 }
@@ -190,7 +190,7 @@ fn one_ring_alone_is_in_the_vectors() {
 fn intervals_without_a_sample_are_told() {
     let said = |counts: &[Count]| {
         let (snapshot, slices) = run(counts);
-        lines::sentences(&vectors(&snapshot, &slices, &rule(), BOTH))
+        lines::sentences(&vectors(&snapshot, &slices, &rule(), BOTH), |_| "")
     };
     let without_gap = [(USER, 7, 0, 1), (USER, 7, 1, 1), (USER, 8, 0, 1)];
     assert_eq!(said(&without_gap), [""; 0]);
@@ -214,7 +214,7 @@ fn samples_that_did_not_arrive_are_told_where_they_are_many() {
             count: count * PERIOD,
             ..Counter::default()
         }];
-        lines::sentences(&vectors(&snapshot, &slices, &rule(), BOTH))
+        lines::sentences(&vectors(&snapshot, &slices, &rule(), BOTH), |_| "")
     };
     assert_eq!(
         said(10_100),

@@ -8,6 +8,7 @@ use super::Collector;
 use crate::cpu_list;
 use crate::hotplug::{UNSEEN, enabled};
 use crate::scope::Scope;
+use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::run::Event;
 
 impl Collector {
@@ -22,7 +23,7 @@ impl Collector {
             let opened = self.open_on(cpu).and_then(|()| self.counters.enable_on(cpu));
             let missed = u64::try_from(self.online.looked.elapsed().as_nanos()).unwrap_or(u64::MAX);
             // It may have gone again before all is open.
-            let refused = opened.err().map(|error| format!("{error:#}"));
+            let refused = opened.err().as_ref().map(Advised::of_error);
             self.online.opened(cpu, missed, refused);
         }
         self.online.looked = Instant::now();
@@ -31,7 +32,7 @@ impl Collector {
 
     /// Settles the profile that ends: what was missed, and CPUs that went and came without being seen. To be called while
     /// sampling stands still.
-    pub(super) fn settle_cpus(&mut self, events: &mut [Event]) -> Vec<String> {
+    pub(super) fn settle_cpus(&mut self, events: &mut [Event]) -> Vec<Advised> {
         let enabled = enabled(events);
         let longest = enabled.values().copied().max().unwrap_or(0);
         for (cpu, time) in enabled {
@@ -39,7 +40,7 @@ impl Collector {
             let is_known = self.online.changes.contains_key(&cpu) || !self.online.now.contains(&cpu);
             if UNSEEN < shortfall && !is_known && self.counters.is_on_cpus() {
                 self.counters.leave(cpu);
-                let refused = self.open_on(cpu).err().map(|error| format!("{error:#}"));
+                let refused = self.open_on(cpu).err().as_ref().map(Advised::of_error);
                 self.online.opened(cpu, shortfall, refused);
             }
         }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 
 use super::super::source::{Source, settle};
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::{Advice, Advised};
 
 /// Whether each ring has an event with branch stacks of its own.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -21,10 +22,14 @@ pub enum StackEvents {
     ForEachRing,
 }
 
+/// What is said where there are no events for each ring.
+const REFUSED: &str = "branch stacks of each ring cannot be sampled apart";
+
 /// These sources with two in place of each that has branch stacks: for user code, and for the kernel.
 pub(crate) fn apart(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
     if sources.iter().all(|source| source.request.stack.is_none()) {
-        bail!("--rings-apart: this machine has no branch stacks, see `hbbp-sys check`; leave it out");
+        let why = format!("{REFUSED}: this machine has no branch stacks");
+        bail!(Advised::new(why, Advice::LeaveOutRingsApart));
     }
     let mut all = Vec::new();
     for source in sources {
@@ -39,7 +44,7 @@ pub(crate) fn apart(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
                 Ring::User => ":u",
             });
             of_ring.request.ring = Some(ring);
-            all.push(settle(of_ring).context("--rings-apart")?);
+            all.push(settle(of_ring).context(Advised::new(REFUSED, Advice::LeaveOutRingsApart))?);
         }
     }
     Ok(all)

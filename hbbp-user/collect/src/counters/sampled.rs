@@ -13,6 +13,7 @@ use super::super::source::Source;
 use super::super::stride::Sampler;
 use super::period_part::{first_part, part_of, scaled};
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::run::{Counter, Period};
 use hbbp_model::streams::StackStats;
 
@@ -114,7 +115,7 @@ impl Sampled {
     pub(super) fn take_counts(
         &mut self,
         by_cpu: &[EventStats],
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Advised>,
     ) -> anyhow::Result<Vec<Counter>> {
         let mut counters = Vec::new();
         let period = self.nominal_period();
@@ -136,7 +137,7 @@ impl Sampled {
                 }
                 // What it sampled until then is good; only how much was due is not known.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    notes.push(no_counter(&sampler.perf, &self.source));
+                    notes.push(no_counter(&sampler.perf, &self.source).into());
                 }
                 Err(error) => return Err(error).context("failed to read a perf event"),
             }

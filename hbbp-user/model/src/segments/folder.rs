@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::name::Name;
 use super::plan::superseded;
+use crate::advice::{Advice, Advised};
 use crate::profile::{Output, read_runs};
 use crate::snapshot::Snapshot;
 
@@ -102,11 +103,12 @@ impl Folder {
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             let _ = (&lock).take(16).read_to_string(&mut pid);
-            bail!(
-                "another `hbbp-sys daemon` (process {}) writes to {}: choose another --dir",
+            let why = format!(
+                "another daemon (process {}) writes to {}",
                 pid.trim(),
                 path.display()
             );
+            bail!(Advised::new(why, Advice::OtherDirectory));
         }
         // The id is for people; a full disk must not stop the daemon.
         let _ = open_lock(&lock_path, OpenOptions::new().write(true).truncate(true))
@@ -132,11 +134,11 @@ impl Folder {
         let access = Access::WRITE_OK | Access::EXEC_OK;
         if accessat(CWD, &self.path, access, AtFlags::EACCESS) == Err(Errno::ACCESS) {
             let own = rustix::process::geteuid().as_raw();
-            bail!(
-                "user {own} may not write to {}, and the daemon keeps no capability for that: give it the directory \
-                 (chown {own}), or choose another --dir",
+            let why = format!(
+                "user {own} may not write to {}, and the daemon keeps no capability for that",
                 self.path.display()
             );
+            bail!(Advised::new(why, Advice::OwnOrOtherDirectory));
         }
         Ok(())
     }
@@ -199,6 +201,7 @@ fn check_owner(path: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice;
     use std::os::unix::fs::PermissionsExt as _;
 
     fn name(first: u64, last: u64) -> Name {
@@ -215,12 +218,11 @@ mod tests {
         let made = tempfile::tempdir().unwrap();
         let path = made.path().join("new/segments");
         let first = Folder::open(&path).unwrap();
-        let refused = Folder::open(&path).unwrap_err().to_string();
+        let refused = Folder::open(&path).unwrap_err();
+        assert_eq!(advice::in_error(&refused), Some(Advice::OtherDirectory));
         let pid = std::process::id();
-        assert!(
-            refused.contains(&format!("process {pid}")) && refused.contains("--dir"),
-            "{refused}"
-        );
+        let refused = refused.to_string();
+        assert!(refused.contains(&format!("process {pid}")), "{refused}");
         drop(first);
         Folder::open(&path).unwrap();
     }

@@ -130,7 +130,7 @@ impl Snapshot {
         if NOTICED <= used {
             self.run.notes.push(format!(
                 "the profile reached {used} % of the size that a profile may have; what is beyond 100 % is left out \
-                 and counted: record for a shorter time, or sample more rarely (--period)"
+                 and counted: record for a shorter time, or sample more rarely"
             ));
         }
         if 100 < used {

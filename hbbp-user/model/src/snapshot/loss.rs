@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::advice::{Advice, Wording, followed};
+
 /// What one count of a loss is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum LossUnit {
@@ -52,17 +54,17 @@ macro_rules! losses {
                 match self { $(Self::$variant => LossUnit::$unit),* }
             }
 
-            /// What happened, to be read after the count.
+            /// What happened, to be read after the count; [`Self::in_words`] adds what the user may do.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($many, " ", $what)),* }
             }
 
             /// The count and what happened: `1 mapped file not found`, `2 mapped files not found`; `count` is `n` as it is
-            /// shown.
-            pub fn counted(self, n: u64, count: &str) -> String {
+            /// shown. What the user may do follows in words.
+            pub fn counted(self, n: u64, count: &str, wording: Wording) -> String {
                 let (one, many, what) = match self { $(Self::$variant => ($one, $many, $what)),* };
                 let things = if n == 1 { one } else { many };
-                format!("{count} {things} {what}")
+                followed(&format!("{count} {things} {what}"), self.advice(), wording)
             }
         }
     };
@@ -70,12 +72,11 @@ macro_rules! losses {
 
 losses! {
     CountsFull, "sample.counts_full", Sample,
-        "sample" | "samples", "dropped: count map full; raise --map-entries or lower the sampling rate";
+        "sample" | "samples", "dropped: count map full";
     CountsRaced, "sample.counts_raced", Sample,
         "sample" | "samples", "dropped: other CPUs claimed their places in the count map at the same moment";
     StacksFull, "sample.stacks_full", Sample,
-        "sample" | "samples", "dropped: branch-stack ring buffer overflowed; raise --branch-period, or run at higher \
-         priority (nice)";
+        "sample" | "samples", "dropped: branch-stack ring buffer overflowed";
     NoMap, "sample.no_map", Sample,
         "sample" | "samples", "dropped: no active count map";
     NoStack, "sample.no_stack", Sample,
@@ -95,11 +96,11 @@ losses! {
     Switched, "stream.switched", Stream,
         "user stream" | "user streams", "discarded: recorded before a context switch, so they belong to another process";
     StreamsRefused, "stream.refused", Stream,
-        "stream" | "streams", "dropped: stream table full; raise --map-entries";
+        "stream" | "streams", "dropped: stream table full";
     OldestRefused, "entry.oldest_refused", Entry,
-        "oldest-slot branch" | "oldest-slot branches", "dropped: stream table full, so LBR bias may go undetected; raise --map-entries";
+        "oldest-slot branch" | "oldest-slot branches", "dropped: stream table full, so LBR bias may go undetected";
     ChainsFull, "chain.full", Chain,
-        "call chain" | "call chains", "dropped: table of chains full, so their callers are not charged; lengthen the period of --time, or --period";
+        "call chain" | "call chains", "dropped: table of chains full, so their callers are not charged";
     ChainsRaced, "chain.raced", Chain,
         "call chain" | "call chains", "dropped: other CPUs claimed their places in the table at the same moment";
     ChainsMissing, "chain.missing", Chain,
@@ -161,11 +162,9 @@ losses! {
         "text range" | "text ranges", "not compared with the memory of their process, which had exited or could not be read: the bytes of \
          the file were used";
     SamplesLeftOut, "sample.profile_full", Sample,
-        "sample" | "samples", "dropped: profile size limit reached, rarest addresses first; record for a shorter time, or raise \
-         --period";
+        "sample" | "samples", "dropped: profile size limit reached, rarest addresses first";
     StreamsLeftOut, "stream.profile_full", Stream,
-        "stream" | "streams", "dropped: profile size limit reached, rarest first; record for a shorter time, or raise \
-         --branch-period";
+        "stream" | "streams", "dropped: profile size limit reached, rarest first";
     BranchesLeftOut, "entry.profile_full", Entry,
         "branch entry" | "branch entries", "dropped: profile size limit reached";
     ChainsLeftOut, "chain.profile_full", Chain,
@@ -180,6 +179,26 @@ losses! {
          take, or was not done in time";
     NamesLeftOut, "name.profile_full", Name,
         "name of a function, file or cgroup" | "names of functions, files or cgroups", "dropped or shortened: profile size limit reached";
+}
+
+impl Loss {
+    /// What the user may do about it.
+    pub const fn advice(self) -> Option<Advice> {
+        match self {
+            Self::CountsFull => Some(Advice::LargerMapsOrRarerSamples),
+            Self::StacksFull => Some(Advice::LongerBranchPeriodOrPriority),
+            Self::StreamsRefused | Self::OldestRefused => Some(Advice::LargerMaps),
+            Self::ChainsFull => Some(Advice::LongerTimePeriod),
+            Self::SamplesLeftOut => Some(Advice::ShorterRunOrLongerPeriod),
+            Self::StreamsLeftOut => Some(Advice::ShorterRunOrLongerBranchPeriod),
+            _ => None,
+        }
+    }
+
+    /// What happened and what the user may do, to be read after the count.
+    pub fn in_words(self, wording: Wording) -> String {
+        followed(self.sentence(), self.advice(), wording)
+    }
 }
 
 /// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.
@@ -222,6 +241,18 @@ impl Losses {
 mod tests {
     use super::*;
 
+    fn plain(_: Advice) -> &'static str {
+        "do so"
+    }
+
+    #[test]
+    fn advice_follows_what_happened() {
+        let text = Loss::StreamsRefused.counted(1, "1", plain);
+        assert_eq!(text, "1 stream dropped: stream table full; do so");
+        let text = Loss::CountsFull.in_words(plain);
+        assert_eq!(text, "samples dropped: count map full; do so");
+    }
+
     #[test]
     fn names_are_unique_and_start_with_their_unit() {
         let mut seen = std::collections::BTreeSet::new();
@@ -234,18 +265,24 @@ mod tests {
 
     #[test]
     fn one_of_a_loss_is_told_in_the_singular() {
-        assert_eq!(Loss::FileMissing.counted(1, "1"), "1 mapped file not found");
-        assert_eq!(Loss::FileMissing.counted(2, "2"), "2 mapped files not found");
-        let text = Loss::SampleUnread.counted(1, "1");
+        assert_eq!(
+            Loss::FileMissing.counted(1, "1", plain),
+            "1 mapped file not found"
+        );
+        assert_eq!(
+            Loss::FileMissing.counted(2, "2", plain),
+            "2 mapped files not found"
+        );
+        let text = Loss::SampleUnread.counted(1, "1", plain);
         assert!(text.starts_with("1 recorded sample skipped"), "{text}");
-        let text = Loss::NewestUnused.counted(1, "1");
+        let text = Loss::NewestUnused.counted(1, "1", plain);
         assert!(text.starts_with("1 newest branch entry left out"), "{text}");
-        let text = Loss::NamesLeftOut.counted(1, "1");
+        let text = Loss::NamesLeftOut.counted(1, "1", plain);
         assert!(
             text.starts_with("1 name of a function, file or cgroup dropped"),
             "{text}"
         );
-        let both = Loss::TextSwitched.counted(1, "1");
+        let both = Loss::TextSwitched.counted(1, "1", plain);
         assert!(both.starts_with("1 samples and streams"), "{both}");
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, hex};
 
 /// A file that ran: the modules with its build id in all runs, or those with its name where there is no build id.
@@ -94,8 +95,7 @@ impl fmt::Display for NotChosen {
         match self {
             Self::Unknown(wanted) => write!(
                 f,
-                "the profile has no image `{wanted}`: name a build id, a path, a kernel module, or vmlinux \
-                 (`hbbp-sys report --by module` lists what ran)"
+                "the profile has no image `{wanted}`: name a build id, a path, a kernel module, or vmlinux"
             ),
             Self::Ambiguous(wanted, names) => {
                 write!(
@@ -109,6 +109,16 @@ impl fmt::Display for NotChosen {
 }
 
 impl std::error::Error for NotChosen {}
+
+impl From<NotChosen> for Advised {
+    fn from(why: NotChosen) -> Self {
+        let advice = match why {
+            NotChosen::Unknown(_) => Some(Advice::ListModules),
+            NotChosen::Ambiguous(..) => None,
+        };
+        Self::new(why.to_string(), advice)
+    }
+}
 
 impl Wanted {
     /// From the command line.

@@ -25,6 +25,7 @@ use super::warning::Warning;
 use accounting::{AccountingJson, StreamsJson};
 use hbbp_analysis::mix::MethodShare;
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::Wording;
 use hbbp_model::printable::write_json;
 use hbbp_model::snapshot::loss::LossUnit;
 use hbbp_model::snapshot::run::RunTime;
@@ -179,7 +180,7 @@ struct LossJson<'a> {
     /// What one count is: `sample`, `entry`, `stream`, `record`, `region`, `ambiguous` or `name`;
     /// null for a loss of a newer version.
     unit: Option<&'static str>,
-    text: Option<&'static str>,
+    text: Option<String>,
 }
 
 /// A method of estimation: `EBS` or `LBR`.
@@ -215,7 +216,10 @@ struct ResidualJson {
 impl<'a> Document<'a> {
     fn new(report: &'a Report<'a>) -> Self {
         let mut bodies = report.bodies.iter();
-        let mut runs = report.runs.iter().map(MeasuredJson::new);
+        let mut runs = report
+            .runs
+            .iter()
+            .map(|run| MeasuredJson::new(run, report.wording));
         Self {
             format: "hbbp-sys.mix/2",
             first: runs.next(),
@@ -231,11 +235,11 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> MeasuredJson<'a> {
-    fn new(measured: &'a Measured<'a>) -> Self {
+    fn new(measured: &'a Measured<'a>, wording: Wording) -> Self {
         let run = &measured.snapshot.run;
         let warning = |warning: &Warning| WarningJson {
             id: warning.id(),
-            text: warning.to_string(),
+            text: warning.in_words(wording),
         };
         let methods = measured.methods.iter();
         let events = run.events.iter().zip(&measured.accounting.missing);
@@ -245,7 +249,7 @@ impl<'a> MeasuredJson<'a> {
                 .map(|(event, missing)| EventJson::new(event, *missing))
                 .collect(),
             warnings: measured.warnings.iter().map(warning).collect(),
-            losses: losses(&measured.snapshot.losses),
+            losses: losses(&measured.snapshot.losses, wording),
             sources: methods
                 .map(|method| SourceJson::new(method, measured.methods))
                 .collect(),
@@ -328,7 +332,7 @@ impl<'a> EventJson<'a> {
     }
 }
 
-fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
+fn losses(losses: &Losses, wording: Wording) -> Vec<LossJson<'_>> {
     let unit = |unit| match unit {
         LossUnit::Sample => "sample",
         LossUnit::Entry => "entry",
@@ -345,7 +349,7 @@ fn losses(losses: &Losses) -> Vec<LossJson<'_>> {
         id,
         count,
         unit: known.map(|loss| unit(loss.unit())),
-        text: known.map(|loss| loss.sentence()),
+        text: known.map(|loss| loss.in_words(wording)),
     });
     losses.collect()
 }

@@ -14,6 +14,7 @@ use super::pivot_table::per;
 use super::table::{Line, Table};
 use hbbp_analysis::loops::{Loop, Loops, Region};
 use hbbp_estimate::{Figure, Unit};
+use hbbp_model::advice::{Advice, Wording};
 use hbbp_model::names::{Demangle, file_name};
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::EventUnit;
@@ -95,7 +96,7 @@ impl<'a> RunLoops<'a> {
     }
 
     /// Writes the table, under a sentence on what its figures are.
-    pub(super) fn text(&self, page: &mut Page<'_>) -> io::Result<()> {
+    pub(super) fn text(&self, wording: Wording, page: &mut Page<'_>) -> io::Result<()> {
         page.line("")?;
         page.entry("", &self.title())?;
         if self.loops.loops.is_empty() {
@@ -106,7 +107,7 @@ impl<'a> RunLoops<'a> {
             page.table(&self.fitting(page), |row| Some(shares.get(row)? / greatest))?;
         }
         self.calls(page)?;
-        let notes = self.notes(page.look.demangle);
+        let notes = self.notes(wording, page.look.demangle);
         notes.iter().try_for_each(|note| page.entry("  - ", note))
     }
 
@@ -179,7 +180,7 @@ impl<'a> RunLoops<'a> {
     }
 
     /// What the table does not say.
-    fn notes(&self, demangle: Demangle) -> Vec<String> {
+    fn notes(&self, wording: Wording, demangle: Demangle) -> Vec<String> {
         let mut notes = Vec::new();
         let irreducible = &self.loops.irreducible;
         if !irreducible.is_empty() {
@@ -209,7 +210,10 @@ impl<'a> RunLoops<'a> {
                     .to_owned(),
             );
         } else if self.loops.time.is_none() {
-            notes.push("no cycles were sampled beside executions: record --time for time and CPI".to_owned());
+            notes.push(format!(
+                "no cycles were sampled beside executions: {} for time and CPI",
+                wording(Advice::RecordTime)
+            ));
         }
         if 0 < self.loops.left_out {
             notes.push(format!(

@@ -10,6 +10,7 @@ use super::warning::{Warning, warnings};
 use hbbp_analysis::diff::Diff;
 use hbbp_analysis::mix::{Analysis, MethodShare, OverTime, Verdict, View};
 use hbbp_code::locate::{Discard, PerRing};
+use hbbp_model::advice::Wording;
 use hbbp_model::snapshot::Snapshot;
 
 /// The content of a report, for all formats.
@@ -24,6 +25,7 @@ pub struct Report<'a> {
     pub(super) comparison: Option<&'a Comparison>,
     /// One for each run, where they are asked for.
     pub(super) loops: Vec<RunLoops<'a>>,
+    pub(super) wording: Wording,
 }
 
 /// What changed from another profile to that of a report.

@@ -43,6 +43,7 @@ pub use errors::{Errors, SamplingMethod};
 pub use format::{DiffFormat, Format, TextOrJson};
 use hbbp_analysis::loops::Loops;
 use hbbp_analysis::mix::{Analysis, Mix, MixOverTime, OverTime, Verdict, View};
+use hbbp_model::advice::Wording;
 use hbbp_model::snapshot::Snapshot;
 pub use look::{Colours, Look};
 use loops::RunLoops;
@@ -64,12 +65,13 @@ pub struct Table<'a> {
 
 impl<'a> Report<'a> {
     /// The report on the runs of a profile, each with its analysis, with these tables of all of them, which may be those of a
-    /// view, and verdicts.
+    /// view, and verdicts; `wording` puts advice into words.
     pub fn new(
         runs: impl Iterator<Item = (&'a Snapshot, &'a Analysis)>,
         view: Option<&'a View>,
         tables: &[Table<'_>],
         verdicts: &'a [Verdict],
+        wording: Wording,
     ) -> Self {
         let runs: Vec<Measured<'a>> = runs
             .map(|(snapshot, analysis)| Measured::new(snapshot, analysis))
@@ -85,6 +87,7 @@ impl<'a> Report<'a> {
             over_time: None,
             comparison: None,
             loops: Vec::new(),
+            wording,
         }
     }
 

@@ -8,6 +8,7 @@ use super::number::{grouped, percent, scaled, several, shortened};
 use super::page::Page;
 use super::table::{Line, Table};
 use hbbp_analysis::mix::Value;
+use hbbp_model::advice::{Advice, Wording};
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::EventUnit;
 
@@ -18,9 +19,9 @@ const TITLE: usize = 24;
 const MOST_COLUMNS: usize = 24;
 
 /// Writes a table under its title.
-pub(super) fn write(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
+pub(super) fn write(body: &Body, wording: Wording, page: &mut Page<'_>) -> io::Result<()> {
     page.line("")?;
-    page.entry("", &title(body))?;
+    page.entry("", &title(body, wording))?;
     if body.rows.is_empty() && !body.filters.is_empty() {
         return page.entry("", "nothing that ran passes the filters");
     }
@@ -34,7 +35,7 @@ pub(super) fn write(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
     })
 }
 
-fn title(body: &Body) -> String {
+fn title(body: &Body, wording: Wording) -> String {
     let by = if body.by.is_empty() {
         String::new()
     } else {
@@ -58,10 +59,13 @@ fn title(body: &Body) -> String {
     let asks_time = body.values.iter().any(|value| value.is_of_time());
     let time = match body.time_unit {
         // Where samples are those of time, the amounts say it.
-        None if !asks_time || body.unit.is_samples() => "",
-        None => "; no time was sampled beside executions (record --time)",
-        Some(EventUnit::Cycles) => "; time in core cycles",
-        Some(_) => "; time in ns of a clock, CPI in ns for each instruction",
+        None if !asks_time || body.unit.is_samples() => String::new(),
+        None => format!(
+            "; no time was sampled beside executions ({})",
+            wording(Advice::RecordTime)
+        ),
+        Some(EventUnit::Cycles) => "; time in core cycles".to_owned(),
+        Some(_) => "; time in ns of a clock, CPI in ns for each instruction".to_owned(),
     };
     format!(
         "Instruction mix{by}{columns}, in {}{share}{time}{filters}",

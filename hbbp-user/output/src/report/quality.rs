@@ -10,8 +10,6 @@
 //!
 //! A limit without samples to compare with, such as kernel samples of a user program, is met.
 
-use std::fmt;
-
 use super::accounting::Accounting;
 use super::completeness;
 use super::header::unit_in_words;
@@ -19,6 +17,7 @@ use super::number::percent;
 use super::residual::{Residual, residuals};
 use hbbp_analysis::mix::Analysis;
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::{Advice, Wording, followed};
 use hbbp_model::snapshot::{EventUnit, Snapshot};
 
 /// Where samples are missing is unknown. The kernel skips a perf program while another BPF program runs, always in the same
@@ -150,15 +149,15 @@ impl Miss {
     }
 }
 
-impl fmt::Display for Miss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Miss {
+    /// The sentence, with advice in these words.
+    pub(super) fn in_words(&self, wording: Wording) -> String {
         match self {
             Self::Residual {
                 unit,
                 relative,
                 std_error,
-            } => write!(
-                f,
+            } => format!(
                 "the estimates differ by {} % (standard error {} %) from the {} that the events counted (limit {} % beyond \
                  two standard errors): executions are missing or counted twice",
                 percent(*relative),
@@ -172,20 +171,21 @@ impl fmt::Display for Miss {
                 of_tasks,
             } => {
                 let why = if *of_tasks {
-                    "threads that run for less than one period get no samples; use a shorter --period, or \
-                     measure the whole system (with a command: --all)"
+                    followed(
+                        "threads that run for less than one period get no samples",
+                        Some(Advice::ShorterPeriodOrWholeSystem),
+                        wording,
+                    )
                 } else {
-                    "the code that they are missing from is unknown, and underrepresented"
+                    "the code that they are missing from is unknown, and underrepresented".to_owned()
                 };
-                write!(
-                    f,
+                format!(
                     "only {} % of the expected samples of {event} were received (limit {} %): {why}",
                     percent(*share),
                     percent(COMPLETENESS)
                 )
             }
-            Self::Counted { share } => write!(
-                f,
+            Self::Counted { share } => format!(
                 "only {} % of the received samples were counted (limit {} %): rarely executed code is \
                  underrepresented",
                 percent(*share),
@@ -197,12 +197,9 @@ impl fmt::Display for Miss {
                     Ring::User => RESOLVED_USER,
                 };
                 let (share, limit) = (percent(*share), percent(limit));
-                write!(
-                    f,
-                    "only {share} % of the {ring} samples map to a known instruction (limit {limit} %)"
-                )
+                format!("only {share} % of the {ring} samples map to a known instruction (limit {limit} %)")
             }
-            Self::NoSamples => f.write_str("the mix has no samples"),
+            Self::NoSamples => "the mix has no samples".to_owned(),
         }
     }
 }

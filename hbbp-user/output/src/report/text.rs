@@ -9,6 +9,7 @@ use super::number::grouped;
 use super::page::Page;
 use super::{classes, header, pivot_table};
 use hbbp_code::locate::{PerRing, Unresolved};
+use hbbp_model::advice::Wording;
 use hbbp_model::printable::harmless;
 
 /// Writes the report: what is to be said of each run, and the tables of all.
@@ -17,17 +18,17 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
         if 0 < nth {
             page.line("")?;
         }
-        head(run, page)?;
+        head(run, report.wording, page)?;
     }
     if let Some(view) = report.view {
         page.line("")?;
         page.entry(&format!("{}: ", view.name), &view.sentence)?;
     }
     for body in &report.bodies {
-        pivot_table::write(body, page)?;
+        pivot_table::write(body, report.wording, page)?;
     }
     for loops in &report.loops {
-        loops.text(page)?;
+        loops.text(report.wording, page)?;
     }
     if let Some((_, rows)) = &report.over_time {
         rows.text(page)?;
@@ -45,7 +46,7 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
             _ => format!(" of {}", harmless(&run.snapshot.run.host)),
         };
         page.heading(&format!("Sample accounting{of_run}:"))?;
-        sums(&samples(&run.accounting), page)?;
+        sums(&samples(&run.accounting, report.wording), page)?;
         let streams = streams(&run.streams);
         if !streams.is_empty() {
             page.heading(&format!("Stream accounting{of_run}:"))?;
@@ -57,7 +58,7 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
 }
 
 /// Facts and warnings of a run.
-fn head(measured: &Measured<'_>, page: &mut Page<'_>) -> io::Result<()> {
+fn head(measured: &Measured<'_>, wording: Wording, page: &mut Page<'_>) -> io::Result<()> {
     let run = &measured.snapshot.run;
     page.entry("hbbp-sys ", &run.tool_version)?;
     let facts = header::facts(run, measured.methods, &measured.accounting, &measured.residuals);
@@ -68,7 +69,7 @@ fn head(measured: &Measured<'_>, page: &mut Page<'_>) -> io::Result<()> {
         page.line("")?;
         page.painted(Role::Warning, "Warnings:")?;
         for warning in &measured.warnings {
-            page.entry("  - ", &warning.to_string())?;
+            page.entry("  - ", &warning.in_words(wording))?;
         }
     }
     Ok(())
@@ -90,9 +91,9 @@ enum Sign {
 }
 
 /// The sample accounting, as a sum that the reader can check.
-fn samples(all: &Accounting) -> Vec<Step> {
+fn samples(all: &Accounting, wording: Wording) -> Vec<Step> {
     let mut steps = received(all);
-    steps.extend(not_counted(all));
+    steps.extend(not_counted(all, wording));
     let counted = format!("counted: {}", by_ring(all.counted));
     steps.push(step(Sign::Equals, all.counted.total(), &counted));
     let unresolved = all.unresolved.iter().map(|(reason, n)| {
@@ -151,10 +152,10 @@ fn received(all: &Accounting) -> Vec<Step> {
 }
 
 /// The received samples that are not counted, by cause.
-fn not_counted(all: &Accounting) -> Vec<Step> {
+fn not_counted(all: &Accounting, wording: Wording) -> Vec<Step> {
     let refused = all.refused.iter();
     let mut steps: Vec<Step> = refused
-        .map(|(loss, n)| step(Sign::Minus, *n, loss.sentence()))
+        .map(|(loss, n)| step(Sign::Minus, *n, &loss.in_words(wording)))
         .collect();
     if 0 < all.stacks {
         let stacks = "samples used only for their branch stacks";

@@ -11,6 +11,7 @@ use super::reader::{
 };
 use super::space::KernelSpace;
 use super::unknown_pages::UnknownPages;
+use hbbp_model::advice::Advised;
 
 /// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
 /// `probe` is the collector's reader, for machines without /proc/kcore.
@@ -21,13 +22,12 @@ pub fn open_kernel_space(
     probe: Option<Box<ReadKernel>>,
     image: Option<&Path>,
     facts: &KernelFacts<'_>,
-) -> Result<(KernelSpace, Vec<String>), WrongImage> {
+) -> Result<(KernelSpace, Vec<Advised>), WrongImage> {
     let mut notes = Vec::new();
     let loaded = read_modules();
     let (mut symbols, printed) = read_live_symbols(facts, &loaded).unwrap_or_else(|error| {
-        notes.push(format!(
-            "/proc/kallsyms cannot be read, so kernel functions have no names: {error}"
-        ));
+        let note = format!("/proc/kallsyms cannot be read, so kernel functions have no names: {error}");
+        notes.push(note.into());
         (Kallsyms::default(), Printed::Read)
     });
     symbols.tell_lengths(facts.programs);
@@ -35,7 +35,7 @@ pub fn open_kernel_space(
     let named = image.map(|path| open_named_image(path, &marks)).transpose()?;
     if let Some((of_image, note)) = named.as_ref().and_then(|image| stand_in(&symbols, image)) {
         symbols = of_image;
-        notes.push(note);
+        notes.push(note.into());
     }
     let (reader, why) = open_kernel_text(probe, facts.release, &marks, named);
     notes.extend(why);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hbbp_model::addr::Va;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{KernelTextSource, hex};
 
 use super::image_marks::ImageMarks;
@@ -81,7 +82,7 @@ pub fn open_kernel_text(
     release: &str,
     marks: &ImageMarks,
     named: Option<Vmlinux>,
-) -> (KernelText, Option<String>) {
+) -> (KernelText, Option<Advised>) {
     let why = match open_kcore() {
         Ok(kcore) => return (KernelText::Kcore(kcore), None),
         Err(error) => error,
@@ -97,14 +98,13 @@ pub fn open_kernel_text(
         Some(vmlinux) => {
             let path = vmlinux.path.display();
             let note = format!("{no_live}: using {path}, which lacks runtime patches");
-            (KernelText::Vmlinux(vmlinux), Some(note))
+            (KernelText::Vmlinux(vmlinux), Some(note.into()))
         }
         None => {
             let note = format!(
-                "{no_live}, and no image of {release} was found, so kernel samples cannot be resolved: run \
-                 as root without lockdown=confidentiality, pass --vmlinux FILE, or install the debug \
-                 package of this kernel"
+                "{no_live}, and no image of {release} was found, so kernel samples cannot be resolved"
             );
+            let note = Advised::new(note, Advice::NameKernelImage);
             (KernelText::None, Some(note))
         }
     }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{Linked, Module, SourceFrames};
 use section::{Budget, TooLarge};
 
@@ -26,12 +27,13 @@ pub fn read_source_frames(
     let found = debug_file::find_debug_file(module, release, named, &mut Budget::default());
     let file = match found {
         Ok(file) => file.with_context(|| {
-            format!(
-                "no debug information for {}: build it with -g, or name the file that has it with --binary FILE",
-                module.name
-            )
+            let why = format!("no debug information for {}", module.name);
+            Advised::new(why, Advice::NameDebugFile)
         })?,
-        Err(TooLarge) => bail!("the debug information of {} takes more memory than is granted to it", module.name),
+        Err(TooLarge) => bail!(
+            "the debug information of {} takes more memory than is granted to it",
+            module.name
+        ),
     };
     Ok(frames::read_frames(file, locations))
 }

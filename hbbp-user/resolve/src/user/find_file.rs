@@ -12,6 +12,7 @@ use super::mapping::MappedFile;
 use crate::regular_file::{OpenedFile, Refusal, open_own};
 use hbbp_elf::byte_source::ByteSource;
 use hbbp_elf::layout::{ElfLayout, read_layout};
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::record::FileIdentity;
 use hbbp_model::snapshot::{Loss, hex};
 
@@ -71,7 +72,7 @@ pub(super) struct Found {
     pub(super) place: (u64, u64),
     pub(super) layout: ElfLayout,
     /// What the user must know about it.
-    pub(super) note: Option<String>,
+    pub(super) note: Option<Advised>,
 }
 
 /// A file that was not.
@@ -79,7 +80,7 @@ pub(super) struct Found {
 pub(super) struct NotFound {
     pub(super) loss: Loss,
     /// What to tell the user.
-    pub(super) note: Option<String>,
+    pub(super) note: Option<Advised>,
     /// The file that the user named for it, and that is another one.
     pub(super) named: Option<PathBuf>,
 }
@@ -175,9 +176,9 @@ fn own_place(places: &Places, path: &str, file: &MappedFile, build_id: &[u8]) ->
 
 fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Found, NotFound> {
     let shown = path.display();
-    let refused = |loss, why: String| NotFound {
+    let refused = |loss, why: String, advice: Option<Advice>| NotFound {
         loss,
-        note: Some(format!("{shown} was not used: {why}")),
+        note: Some(Advised::new(format!("{shown} was not used: {why}"), advice)),
         named: None,
     };
     let OpenedFile { source, place } = open_own(path).map_err(|refusal| match refusal {
@@ -189,9 +190,11 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
         Refusal::Refused | Refusal::Changed | Refusal::Unidentified => refused(
             refusal.loss(),
             "not a regular file, or permission denied".to_owned(),
+            None,
         ),
     })?;
-    let layout = read_layout(&source).map_err(|error| refused(Loss::FileUnreadable, error.to_string()))?;
+    let layout =
+        read_layout(&source).map_err(|error| refused(Loss::FileUnreadable, error.to_string(), None))?;
     let same = build_id.is_empty() || same_build_id(&layout.build_id, build_id);
     let ids = || {
         let own = if layout.build_id.is_empty() {
@@ -203,11 +206,12 @@ fn open_checked(path: &Path, build_id: &[u8], mismatch: Mismatch) -> Result<Foun
     };
     let note = match (same, mismatch) {
         (true, _) => None,
-        (false, Mismatch::Accept) => Some(format!("{shown} was used although {}", ids())),
+        (false, Mismatch::Accept) => Some(format!("{shown} was used although {}", ids()).into()),
         (false, Mismatch::Refuse) => {
             return Err(refused(
                 Loss::FileChanged,
-                format!("{}; pass the right file, or use --force", ids()),
+                ids(),
+                Some(Advice::NameRightFileOrForce),
             ));
         }
     };
@@ -254,8 +258,9 @@ mod tests {
         let refused = find(&places, &mapped(&format!("/elsewhere/{name}")), &[0xab; 20]).unwrap_err();
         let note = refused.note.unwrap();
         assert_eq!(refused.loss, Loss::FileChanged);
+        assert_eq!(note.advice, Some(Advice::NameRightFileOrForce));
         assert!(
-            note.contains(&"ab".repeat(20)) && note.contains(&hex(&own)) && note.contains("--force"),
+            note.text.contains(&"ab".repeat(20)) && note.text.contains(&hex(&own)),
             "{note}"
         );
         places.mismatch = Mismatch::Accept;

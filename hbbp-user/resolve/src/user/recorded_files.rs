@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::find_file::{Found, NotFound, Places, find};
 use super::mapping::{Backing, MappedFile};
 use hbbp_model::addr::Va;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::record::{BuildId, FileIdentity};
 use hbbp_model::snapshot::{Loss, Losses, hex};
 
@@ -37,9 +38,9 @@ pub struct RecordedFiles {
     found: Vec<PathBuf>,
     missing: Vec<String>,
     lacks_program: bool,
-    notes: Vec<String>,
+    notes: Vec<Advised>,
     /// Files that the user named and that are others than those that ran, with the reasons.
-    refused: Vec<(PathBuf, String)>,
+    refused: Vec<(PathBuf, Advised)>,
 }
 
 impl RecordedFiles {
@@ -108,20 +109,17 @@ impl RecordedFiles {
 
     /// Why the recording cannot be used: the first file that the user named is another than the one that ran, and serves
     /// for nothing else, or nobody named the program and no other file was found.
-    pub fn refused(&self) -> Option<String> {
+    pub fn refused(&self) -> Option<Advised> {
         let refused = self.refused.iter().find(|(path, _)| !self.found.contains(path));
-        let lacks_program = (self.lacks_program && self.found.is_empty()).then_some(LACKS_PROGRAM);
-        refused
-            .map(|(_, why)| why.as_str())
-            .or(lacks_program)
-            .map(str::to_owned)
+        let lacks_program = (self.lacks_program && self.found.is_empty()).then(lacks_program);
+        refused.map(|(_, why)| why.clone()).or(lacks_program)
     }
 
     /// What the user must know about the files.
-    pub fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<Advised> {
         let mut notes = self.notes.clone();
         notes.dedup();
-        notes.extend(self.lacks_program.then(|| LACKS_PROGRAM.to_owned()));
+        notes.extend(self.lacks_program.then(lacks_program));
         notes.extend(missing_note(self.missing.clone()));
         let unused = |path: &&PathBuf| !self.found.contains(path);
         let unused = self.places.binaries.iter().filter(unused);
@@ -130,16 +128,19 @@ impl RecordedFiles {
                 "{} was not used: no sample hit a file of that name or build id",
                 path.display()
             )
+            .into()
         }));
         notes
     }
 }
 
 /// What to say of addresses of a program without a name.
-const LACKS_PROGRAM: &str =
-    "the recording holds addresses of a program and not its name: name the program with --binary FILE";
+fn lacks_program() -> Advised {
+    let why = "the recording holds addresses of a program and not its name";
+    Advised::new(why, Advice::NameProgram)
+}
 
-fn missing_note(mut missing: Vec<String>) -> Option<String> {
+fn missing_note(mut missing: Vec<String>) -> Option<Advised> {
     missing.sort_unstable();
     missing.dedup();
     let names = missing.get(..MOST_NAMES).unwrap_or(&missing).join(", ");
@@ -148,10 +149,8 @@ fn missing_note(mut missing: Vec<String>) -> Option<String> {
         more => format!(" and {more} more"),
     };
     (!missing.is_empty()).then(|| {
-        format!(
-            "files that ran were not found: {names}{more}; name each with --binary FILE, or with --symfs DIR a folder \
-             that holds them at their paths"
-        )
+        let note = format!("files that ran were not found: {names}{more}");
+        Advised::new(note, Advice::NameFiles)
     })
 }
 
@@ -180,14 +179,14 @@ mod tests {
         assert_eq!(files.refused(), None);
         let notes = files.notes();
         assert_eq!(notes.len(), 1, "{notes:?}");
-        assert!(notes[0].contains("/usr/bin/a, /usr/bin/b;"), "{notes:?}");
+        assert!(notes[0].text.ends_with("/usr/bin/a, /usr/bin/b"), "{notes:?}");
     }
 
     #[test]
     fn many_missing_files_are_summed_up() {
         let missing = (10..30).map(|n| format!("/lib/{n}")).collect();
         let note = missing_note(missing).unwrap();
-        assert!(note.contains("/lib/17 and 12 more"), "{note}");
+        assert!(note.text.contains("/lib/17 and 12 more"), "{note}");
     }
 
     #[test]
@@ -202,6 +201,6 @@ mod tests {
         };
         assert!(files.named_at(Va(0x2000)).is_none() && files.refused().is_none());
         assert!(files.named_at(Va(0x10)).is_none());
-        assert!(files.refused().unwrap().contains("--binary FILE"));
+        assert_eq!(files.refused().unwrap().advice, Some(Advice::NameProgram));
     }
 }

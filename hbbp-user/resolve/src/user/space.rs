@@ -21,6 +21,7 @@ use crate::lookup_cache::LookupCache;
 use crate::raw::TaskKey;
 use hbbp_elf::parser::Parser;
 use hbbp_model::addr::Va;
+use hbbp_model::advice::Advised;
 use hbbp_model::record::Timed;
 use hbbp_model::snapshot::fold::replaced_at;
 use hbbp_model::snapshot::{Module, Process, ProcessIdx, Text};
@@ -141,12 +142,13 @@ impl UserSpace {
     }
 
     /// What a reader should know of the files of a recording, and of threads since the last call.
-    pub fn take_notes(&mut self) -> Vec<String> {
+    pub fn take_notes(&mut self) -> Vec<Advised> {
         let of_files = match &self.origin {
             Origin::Recorded(_, files) => files.notes(),
             Origin::Live(_) => Vec::new(),
         };
-        of_files.into_iter().chain(self.threads.take_note()).collect()
+        let of_threads = self.threads.take_note().map(Advised::from);
+        of_files.into_iter().chain(of_threads).collect()
     }
 
     /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel,

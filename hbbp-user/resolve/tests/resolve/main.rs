@@ -58,7 +58,7 @@ fn run() -> Run {
 
 fn snapshot(mut resolver: Resolver) -> Snapshot {
     resolver.catch_up();
-    let snapshot = resolver.take(run());
+    let snapshot = resolver.take(run(), |_| "");
     snapshot.check().expect("a consistent snapshot");
     snapshot
 }
@@ -300,7 +300,7 @@ fn snapshots_follow_each_other() {
             end: start + 9,
             counts: at.iter().map(|at| ip(tgid, start + 4, *at)).collect::<Vec<_>>(),
         }]);
-        let snapshot = resolver.take(run());
+        let snapshot = resolver.take(run(), |_| "");
         snapshot.check().expect("a consistent snapshot");
         snapshot
     };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::counters::{Counter, Counters};
 use super::service_log::tell;
+use crate::advice::error_in_words;
 use hbbp_model::snapshot::Snapshot;
 
 /// Pause after the first error, and the longest one. It begins anew with each interval that was measured.
@@ -54,7 +55,8 @@ pub(super) fn collect<I>(
         let Err(error) = failed else { return };
         counters.add(Counter::Restarts, 1);
         tell(&format!(
-            "collection failed, next try in {next_pause:?}: {error:#}"
+            "collection failed, next try in {next_pause:?}: {}",
+            error_in_words(&error)
         ));
         if pause(next_pause) == Pause::End {
             return;

@@ -40,6 +40,7 @@ use super::interrupt::Interrupt;
 use super::privileges;
 use super::record::{Intervals, RecordOptions};
 use super::worker;
+use crate::advice::error_in_words;
 use collection::{Pause, collect};
 use counters::{Counter, Counters};
 use hbbp_elf::parser::Failure;
@@ -229,7 +230,9 @@ fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> 
             Work::Profile(request) => {
                 let profile = keeper.profile(request.seconds);
                 // Whoever asked may be gone.
-                let _ = request.answer.send(profile.map_err(|error| format!("{error:#}")));
+                let _ = request
+                    .answer
+                    .send(profile.map_err(|error| error_in_words(&error)));
             }
         }
         memory::give_back();

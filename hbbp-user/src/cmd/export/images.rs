@@ -7,6 +7,8 @@ use anyhow::{Context as _, bail};
 
 use super::image_format::ImageFormat;
 use super::summary::Summary;
+use crate::advice::error_in_words;
+use hbbp_model::advice::Advised;
 use hbbp_model::profile::Output;
 use hbbp_model::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames, hex};
 use hbbp_output::export::autofdo::{SampleProfile, locations, sample_profile, write_autofdo};
@@ -78,7 +80,10 @@ pub(super) fn export_images(
                     Output::open(&path)?.write(&bytes, &mut std::io::sink())?;
                     summary.wrote(&path, &written, out)?;
                 }
-                Err(error) => summary.warnings.push(format!("not exported: {error:#}")),
+                Err(error) => {
+                    let why = format!("not exported: {}", error_in_words(&error));
+                    summary.warnings.push(why);
+                }
             }
         }
         return Ok(summary.warnings);
@@ -280,15 +285,15 @@ impl Images<'_> {
 pub(super) fn choose<'a>(wanted: &str, images: &'a [RanImage]) -> anyhow::Result<&'a RanImage> {
     let path = Path::new(wanted);
     if !path.is_file() {
-        return Ok(Wanted::parse(wanted).choose(images)?);
+        return Ok(Wanted::parse(wanted).choose(images).map_err(Advised::from)?);
     }
     let build_id = read_build_id(path).with_context(|| path.display().to_string())?;
     if build_id.is_empty() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(wanted);
-        return Ok(Wanted::parse(name).choose(images)?);
+        return Ok(Wanted::parse(name).choose(images).map_err(Advised::from)?);
     }
     let id = hex(&build_id);
-    let chosen = Wanted::BuildId(build_id).choose(images);
+    let chosen = Wanted::BuildId(build_id).choose(images).map_err(Advised::from);
     chosen.with_context(|| {
         format!(
             "{} has build id {id}, and nothing of the profile has",

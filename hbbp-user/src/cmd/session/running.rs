@@ -8,6 +8,7 @@ use std::time::Duration;
 use procfs::{Current as _, LoadAverage};
 use tokio::time::Instant;
 
+use crate::advice::{notes_in_words, words};
 use crate::cmd::budget::Budget;
 use crate::cmd::interval::Counts;
 use hbbp_collect::bpf::code_of_programs;
@@ -143,7 +144,7 @@ impl Session {
         {
             collector.tell_switch(switch);
         }
-        run.notes.extend(notes);
+        run.notes.extend(notes_in_words(notes));
         if text == TextHistory::Once {
             run.notes.push(TEXT_ONCE.to_owned());
         }
@@ -256,7 +257,7 @@ impl Session {
         run.duration = duration;
         run.events = totals.events;
         run.classes = totals.classes;
-        run.notes.extend(totals.notes);
+        run.notes.extend(notes_in_words(totals.notes));
         run.notes.extend(paced(self.pace()));
         if self.stacks == StacksSeen::Empty {
             run.notes.push(EMPTY_STACKS.to_owned());
@@ -277,7 +278,7 @@ impl Session {
             EndedProcesses::Together => self.resolver.ended(),
             EndedProcesses::Apart => Vec::new(),
         };
-        let mut snapshot = self.resolver.take(closed.run);
+        let mut snapshot = self.resolver.take(closed.run, words);
         snapshot.join_ended(&together);
         for (loss, n) in closed.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
             snapshot.losses.add(loss, n);

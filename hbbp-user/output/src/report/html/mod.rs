@@ -21,6 +21,7 @@ use super::header::facts;
 use super::measured::{Measured, Report};
 use changes::Changes;
 use data::Head;
+use hbbp_model::advice::Wording;
 use hbbp_model::names::Demangle;
 use hbbp_model::printable::harmless;
 use table::Table;
@@ -75,7 +76,7 @@ fn packed(report: &Report<'_>, demangle: Demangle) -> io::Result<Vec<u8>> {
     table.add_blocks(run.analysis);
     let comparison = report.comparison;
     let changes = comparison.map(|comparison| Changes::new(comparison, demangle));
-    let (page, columns) = table.finish(run.analysis, head(run), changes);
+    let (page, columns) = table.finish(run.analysis, head(run, report.wording), changes);
     let document = serde_json::to_vec(&page)?;
     let length = u32::try_from(document.len()).map_err(io::Error::other)?;
     // The best compression takes three times as long for one percent.
@@ -92,7 +93,7 @@ fn hash(text: &str) -> String {
 }
 
 /// What stands above the views.
-fn head(run: &Measured<'_>) -> Head {
+fn head(run: &Measured<'_>, wording: Wording) -> Head {
     let facts = facts(&run.snapshot.run, run.methods, &run.accounting, &run.residuals);
     let noun = run.analysis.counts.assignment.unit.noun();
     let find = |name| facts.iter().find(|(label, _)| *label == name);
@@ -108,7 +109,7 @@ fn head(run: &Measured<'_>) -> Head {
         warnings: run
             .warnings
             .iter()
-            .map(|warning| harmless(&warning.to_string()))
+            .map(|warning| harmless(&warning.in_words(wording)))
             .collect(),
         made: format!("Made by hbbp-sys {}", env!("CARGO_PKG_VERSION")),
     }

@@ -1,15 +1,24 @@
 //! The sentence of each warning.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::Warning;
 use crate::report::number::{grouped, percent, several};
+use hbbp_model::advice::{Advice, Wording};
 
-impl fmt::Display for Warning {
+impl Warning {
+    /// The sentence, with advice in these words.
+    pub(crate) fn in_words(&self, wording: Wording) -> String {
+        let mut sentence = String::new();
+        // Writing to a text does not fail.
+        let _ = self.write(wording, &mut sentence);
+        sentence
+    }
+
     #[expect(clippy::too_many_lines, reason = "a table")]
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, wording: Wording, f: &mut String) -> fmt::Result {
         match self {
-            Self::Missed(miss) => miss.fmt(f),
+            Self::Missed(miss) => f.write_str(&miss.in_words(wording)),
             Self::TimeOnly { events } => write!(
                 f,
                 "figures are time-weighted samples of {events}: they show where time was spent, not how \
@@ -68,8 +77,9 @@ impl fmt::Display for Warning {
                 f,
                 "branches are in the oldest slot too often, in {} % of the branch stacks (LBR bias): \
                  streams were reweighted to conserve flow and to agree with EBS, and errors hold what that \
-                 may have left (`--rule paper` uses them as recorded)",
-                percent(*excess)
+                 may have left ({})",
+                percent(*excess),
+                wording(Advice::UseRecordedStreams)
             ),
             Self::Lengths { by } => write!(
                 f,
@@ -104,10 +114,11 @@ impl fmt::Display for Warning {
                 }
                 Ok(())
             }
-            Self::AsLanded => f.write_str(
+            Self::AsLanded => write!(
+                f,
                 "without branch stacks, samples count where they landed, which may be some instructions behind those that \
-                 triggered them: `hbbp-sys report` of a recording traces them back with its default rule, where the hottest code is \
-                 not too large",
+                 triggered them: {}, where the hottest code is not too large",
+                wording(Advice::TraceBack)
             ),
             Self::CountedTogether { n } => write!(
                 f,
@@ -129,7 +140,7 @@ impl fmt::Display for Warning {
             ),
             Self::Lost {
                 n, loss: Some(loss), ..
-            } => f.write_str(&loss.counted(*n, &grouped(*n))),
+            } => f.write_str(&loss.counted(*n, &grouped(*n), wording)),
             Self::Lost { n, id, loss: None } => write!(
                 f,
                 "{} losses of kind `{id}`, unknown to this version of hbbp-sys",
