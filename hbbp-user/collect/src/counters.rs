@@ -309,12 +309,6 @@ impl Counters {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a product of positive numbers, cut off at the largest"
-)]
-
 /// What the samples of events with branch stacks brought, by their counters.
 const fn seen(stats: &EventStats) -> StacksSeen {
     /// A stack may be empty by chance, and what is done about empty ones is done for the rest of the run.

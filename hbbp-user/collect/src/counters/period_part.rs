@@ -59,6 +59,12 @@ pub(super) fn is_off(wanted: f64, now: f64) -> bool {
     NEAR < (wanted / now - 1.0).abs()
 }
 
+/// A period times a scale.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a product of positive numbers, cut off at the largest"
+)]
 pub(crate) const fn scaled(period: u64, scale: f64) -> u64 {
     (period as f64 * scale) as u64
 }
