@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use hbbp_model::snapshot::{Interval, Snapshot, Text, file};
 use hbbp_output::report::{Format, Look, Shown, TextOrJson};
+use hbbp_user::advice::error_in_words;
 use hbbp_user::cmd::annotate::{AnnotateOptions, What, annotate};
 use hbbp_user::cmd::import::ImportOptions;
 use hbbp_user::cmd::pager::Paging;
@@ -141,9 +142,8 @@ fn instructions_of_a_function_add_up_to_its_share_of_the_report() {
 #[test]
 fn unknown_functions_are_explained() {
     let error = |name| {
-        annotated(&program::retired(), asked(name), TextOrJson::Text)
-            .unwrap_err()
-            .to_string()
+        let refused = annotated(&program::retired(), asked(name), TextOrJson::Text).unwrap_err();
+        error_in_words(&refused)
     };
     assert_eq!(
         error("spin_wiat"),

@@ -106,6 +106,20 @@ fn a_name_of_two_functions_lists_what_to_write() {
 }
 
 #[test]
+fn an_unknown_line_asks_for_debug_information() {
+    let unknown = |query| NotFound::Unknown {
+        query,
+        close: Vec::new(),
+    };
+    let advice = |query| Advised::from(unknown(query)).advice;
+    assert_eq!(
+        advice(Query::Line("y.c:12".to_owned())),
+        Some(Advice::NameDebugFileForLines)
+    );
+    assert_eq!(advice(Query::Address(0x9000)), None);
+}
+
+#[test]
 fn an_unknown_name_suggests_close_ones() {
     let error = found("space::baz").unwrap_err();
     assert_eq!(
@@ -113,7 +127,8 @@ fn an_unknown_name_suggests_close_ones() {
         "no function that ran is named `space::baz`; did you mean `space::bar`?"
     );
     assert_eq!(found("0x9000").unwrap_err(), "no code that ran is at `0x9000`");
-    assert!(found("y.c:12").unwrap_err().contains("debug information"));
+    let of_line = found("y.c:12").unwrap_err();
+    assert_eq!(of_line, "no code that ran has the source line `y.c:12`");
     assert_eq!(distance("kitten", "sitting", 3), Some(3));
     assert_eq!(distance("kitten", "sitting", 2), None);
 }
