@@ -14,7 +14,7 @@ use hbbp_model::snapshot::ModuleIdx;
 /// The blocks of all text of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct BlockMap {
-    /// One entry for each [`Text`] of the snapshot, in its order.
+    /// One entry for each [`hbbp_model::snapshot::Text`] of the snapshot, in its order.
     pub texts: Box<[TextBlocks]>,
     /// The instruction forms that occur.
     pub forms: Box<[Form]>,

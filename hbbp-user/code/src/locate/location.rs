@@ -2,7 +2,7 @@
 
 use hbbp_model::addr::ImageAddr;
 
-/// Index of a [`hbbp_model::snapshot::Text`] in [`Snapshot::text`].
+/// Index of a [`hbbp_model::snapshot::Text`] in [`hbbp_model::snapshot::Snapshot::text`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TextIdx(pub u32);
 

@@ -102,11 +102,11 @@ pub struct Interval {
     /// Streams between two neighbouring entries of a branch stack.
     pub streams: Vec<StreamCount>,
     /// Branches of branch stacks that are not known from streams: those in the oldest slot, and all where the streams
-    /// have no [`StreamCount::source`]. [`Snapshot::taken_branches`] combines both.
+    /// have no [`StreamCount::source`]. [`super::Snapshot::taken_branches`] combines both.
     pub branches: Vec<BranchCount>,
     /// Call chains of samples that are in [`Self::ips`] as well; none where callers were not asked for.
     pub chains: Vec<ChainCount>,
-    /// Samples whose branch stack was refused ([`Loss::StacksFull`]), at its newest branch, as far as that is known; they have no
+    /// Samples whose branch stack was refused ([`super::Loss::StacksFull`]), at its newest branch, as far as that is known; they have no
     /// part in any estimate.
     pub refused: Vec<IpCount>,
 }

@@ -1,10 +1,10 @@
 //! Indexes of the tables of a snapshot.
 
-/// Index of a [`Module`] in [`Snapshot::modules`].
+/// Index of a [`super::Module`] in [`super::Snapshot::modules`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ModuleIdx(pub u32);
 
-/// Index of a [`Process`] in [`Snapshot::processes`].
+/// Index of a [`super::Process`] in [`super::Snapshot::processes`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProcessIdx(pub u32);
 
@@ -16,10 +16,10 @@ impl ProcessIdx {
     pub const OTHERS: Self = Self(u32::MAX);
 }
 
-/// Index of a path in [`Snapshot::cgroups`].
+/// Index of a path in [`super::Snapshot::cgroups`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct CgroupIdx(pub u32);
 
-/// Index of an [`Event`] in [`Run::events`].
+/// Index of an [`super::Event`] in [`super::Run::events`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct EventIdx(pub u32);
