@@ -78,6 +78,7 @@
 //! | [`vectors`](hbbp_analysis::vectors) | basic block vectors of slices, and the simulation points that stand for them |
 //! | [`annotate`](hbbp_analysis::annotate), [`diff`](hbbp_analysis::diff) | the code of a function with its counts; what changed from one profile to another |
 //! | **[`hbbp_output`]** | [`report`](hbbp_output::report) as text, JSON, CSV and an HTML page; [`export`](hbbp_output::export) in the formats of other tools |
+//! | **[`hbbp_table`]** | the table of a profile for databases: Parquet and Arrow files |
 //! | **this program** | [`cmd`] wires the stages of each command; [`cli`] is the command line |
 //!
 //! # Invariants that must never break
