@@ -67,8 +67,8 @@ enum Task {
     Bench,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
-    /// Print the circles of files, and how many there are.
-    Circles,
+    /// Count circles of files, public items, tuples as parameters and wide structs.
+    Counts,
     /// Run every check of a change: formatting, lints, tidy rules, tests.
     Ci,
     /// Run a command on the emulated machine, with exact counts of what it executed.
@@ -111,7 +111,7 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
         Task::Test(args) => test::test(&args, install),
         Task::Bench => experiments::bench(passed_on, install),
         Task::Tidy => tidy::tidy(),
-        Task::Circles => tidy::circles(),
+        Task::Counts => tidy::counts(),
         Task::Ci => ci::ci(install),
         Task::Vm => experiments::vm(passed_on, install),
         Task::Demo => experiments::demo(passed_on, install),

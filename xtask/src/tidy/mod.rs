@@ -6,6 +6,7 @@ mod finding;
 mod imports;
 mod options;
 mod rust;
+mod shapes;
 mod text;
 mod words;
 
@@ -78,14 +79,22 @@ fn without_tests(sources: &[Source]) -> Vec<&Source> {
     sources.iter().filter(is_built).collect()
 }
 
-/// Prints the circles of files, and how many there are.
-pub(crate) fn circles() -> Result<()> {
+/// Prints the circles of files, and how many there are of them and of other shapes.
+pub(crate) fn counts() -> Result<()> {
     let sources = read_sources(&command::workspace())?;
-    let circles = circles::all(&without_tests(&sources));
+    let built = without_tests(&sources);
+    let circles = circles::all(&built);
     for circle in &circles {
         println!("{circle}");
     }
+    let shapes = shapes::shapes(&built);
     println!("{} circles of files", circles.len());
+    println!("{} public items below hbbp-user", shapes.public);
+    println!("{} functions with a tuple as parameter", shapes.with_tuples);
+    println!(
+        "{} structs of more than 12 fields, outside of clap and JSON",
+        shapes.wide
+    );
     Ok(())
 }
 
