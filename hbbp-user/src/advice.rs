@@ -35,7 +35,7 @@ pub const fn words(advice: Advice) -> &'static str {
             "run `hbbp-sys check` for what is allowed, and kernel.perf_event_max_sample_rate limits --frequency"
         }
         Advice::OtherDirectory => "choose another --dir",
-        Advice::OwnOrOtherDirectory => "give it the directory (chown), or choose another --dir",
+        Advice::OtherDirectoryElse => "or choose another --dir",
         Advice::NameProgram => "name the program with --binary FILE",
         Advice::NameFiles => {
             "name each with --binary FILE, or with --symfs DIR a folder that holds them at their paths"

@@ -43,7 +43,7 @@ advice! {
     CheckPermissions, "Look up what the kernel allows.";
     CheckPermissionsAndFrequency, "Look up what the kernel allows, and mind the limit of samples a second.";
     OtherDirectory, "Choose another directory for the segments.";
-    OwnOrOtherDirectory, "Give the directory to the user who measures, or choose another one.";
+    OtherDirectoryElse, "Choose another directory, where the first one cannot be given away.";
     NameProgram, "Name the file of the program that was recorded.";
     NameFiles, "Name the files that ran, or a folder that holds them.";
     NameRightFileOrForce, "Name the file that ran, or accept another one.";

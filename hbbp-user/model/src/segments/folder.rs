@@ -135,10 +135,10 @@ impl Folder {
         if accessat(CWD, &self.path, access, AtFlags::EACCESS) == Err(Errno::ACCESS) {
             let own = rustix::process::geteuid().as_raw();
             let why = format!(
-                "user {own} may not write to {}, and the daemon keeps no capability for that",
+                "user {own} may not write to {}, and the daemon keeps no capability for that: give it the directory (chown {own})",
                 self.path.display()
             );
-            bail!(Advised::new(why, Advice::OwnOrOtherDirectory));
+            bail!(Advised::new(why, Advice::OtherDirectoryElse));
         }
         Ok(())
     }
