@@ -52,8 +52,7 @@ pub(crate) fn tidy() -> Result<()> {
 }
 
 fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
-    let test_only = |source: &Source| rust::test_only_files(&source.path, &source.text);
-    let test_only: Vec<String> = sources.iter().flat_map(test_only).collect();
+    let test_only = test_only(sources);
     let mut findings = Vec::new();
     for source in sources {
         findings.extend(RULES.iter().flat_map(|rule| rule(source)));
@@ -64,17 +63,19 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
             findings.extend(options::check(source));
         }
     }
-    let product = |source: &&Source| source.path.contains("/src/") && !test_only.contains(&source.path);
-    findings.extend(circles::check(
-        &sources.iter().filter(product).collect::<Vec<_>>(),
-    ));
+    findings.extend(circles::check(&without_tests(sources)));
     findings
+}
+
+/// The files that exist only in tests.
+fn test_only(sources: &[Source]) -> Vec<String> {
+    let files = |source: &Source| rust::test_only_files(&source.path, &source.text);
+    sources.iter().flat_map(files).collect()
 }
 
 /// The sources that are built outside of tests.
 fn without_tests(sources: &[Source]) -> Vec<&Source> {
-    let test_only = |source: &Source| rust::test_only_files(&source.path, &source.text);
-    let test_only: Vec<String> = sources.iter().flat_map(test_only).collect();
+    let test_only = test_only(sources);
     let is_built = |source: &&Source| source.path.contains("/src/") && !test_only.contains(&source.path);
     sources.iter().filter(is_built).collect()
 }

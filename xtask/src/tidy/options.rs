@@ -3,8 +3,8 @@
 //! What the user may do is a `hbbp_model::advice::Advice`, which the program puts into words. A test of the program holds
 //! these words against its options.
 
+use super::finding::{Finding, Source};
 use super::rust::literals;
-use super::{Finding, Source};
 
 /// The libraries below the program.
 const LIBRARIES: [&str; 10] = [

@@ -74,7 +74,7 @@ pub(crate) fn test_only_files(path: &str, text: &str) -> Vec<String> {
 }
 
 /// The code before its module of tests, which may use whatever it needs.
-fn without_tests(code: &str) -> &str {
+pub(super) fn without_tests(code: &str) -> &str {
     let is_last_module = |(at, _): &(usize, &str)| {
         let after = code[*at..].trim_start_matches("#[cfg(test)]").trim_start();
         // Other modules may use what is in it, where it is visible to them.

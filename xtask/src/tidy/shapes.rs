@@ -1,7 +1,7 @@
 //! Shapes of the code that are counted, as few of them are good: public items, tuples in place of parameters, and wide structs.
 
 use super::finding::Source;
-use super::rust::code;
+use super::rust::{code, without_tests};
 
 /// Most fields of a struct that a reader can keep in mind.
 const WIDE: usize = 12;
@@ -25,7 +25,7 @@ pub(crate) fn shapes(sources: &[&Source]) -> Shapes {
         .filter(|source| source.path.starts_with("hbbp-user/"))
     {
         let code = code(&source.text);
-        let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or(&code);
+        let code = without_tests(&code);
         all.public += code.lines().filter(|line| is_public(line)).count();
         all.with_tuples += code.split("fn ").skip(1).filter(|rest| has_tuple(rest)).count();
         all.wide += wide(code);
