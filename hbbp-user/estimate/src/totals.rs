@@ -109,18 +109,22 @@ struct Reached {
 }
 
 impl Reached {
-    /// All, where it is not known how many samples were due.
+    /// All, where it is not known how many samples were due. Events of the rings may have periods of their own, so that a sample
+    /// weighs as its period does.
     fn of(events: &[Event], served: &[EventIdx]) -> Self {
         let events = served.iter().filter_map(|event| events.get(event.0 as usize));
-        let (mut reached, mut due) = (0.0, 0.0);
-        for (event, of_event) in events.filter_map(|event| Some((event, event.due()?))) {
-            reached += event.runs.min(of_event) as f64;
-            due += of_event as f64;
+        let known = events.filter_map(|event| Some((event.runs, event.due()?, event.mean_period()? as f64)));
+        let (mut reached, mut due, mut variance, mut unit) = (0.0, 0.0, 0.0, None);
+        for (runs, of_event, period) in known {
+            let weight = period / *unit.get_or_insert(period);
+            reached += weight * runs.min(of_event) as f64;
+            due += weight * of_event as f64;
+            variance += weight * weight * of_event.saturating_sub(runs) as f64;
         }
         match 0.0 < reached {
             true => Self {
                 share: reached / due,
-                off: (due - reached).sqrt() / reached,
+                off: variance.sqrt() / reached,
             },
             false => Self { share: 1.0, off: 0.0 },
         }
@@ -245,6 +249,27 @@ mod tests {
         let part = totals(&events(), 10, 20).unwrap();
         assert!((part.per_branch - 10.0 * 0.9 / 0.8).abs() < 1e-9);
         assert!((part.off - 0.03).abs() < 1e-4, "{}", part.off);
+    }
+
+    #[test]
+    fn samples_that_were_missed_weigh_as_their_periods() {
+        let event = |period, due, runs| Event {
+            period: Period::Fixed(period),
+            counters: vec![counter(0, period * due)],
+            runs,
+            ..Event::default()
+        };
+        // Of 9,000 and 1,000 units the second event missed half.
+        let reached = Reached::of(
+            &[event(9, 1_000, 1_000), event(1, 1_000, 500)],
+            &[EventIdx(0), EventIdx(1)],
+        );
+        assert!((reached.share - 0.95).abs() < 1e-12, "{}", reached.share);
+        assert!(
+            (reached.off - 500f64.sqrt() / 9_500.0).abs() < 1e-12,
+            "{}",
+            reached.off
+        );
     }
 
     #[test]
