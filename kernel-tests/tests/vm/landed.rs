@@ -34,7 +34,9 @@ fn flow_takes_chance_out_of_blocks() {
     let Some(measured) = measured("files", "ideal") else {
         return;
     };
-    let without = measured.errors_without(&["chance"]).unwrap();
+    // All of the balance, not the stage `chance` alone: one run of four has a few stacks too many in the oldest slot, by chance, and is
+    // balanced for that.
+    let without = measured.errors_without(&["balance"]).unwrap();
     let [with, without] = [&measured.rings, &without].map(|errors| errors.whole.block_error.hybrid.unwrap());
     println!("error over blocks: {without:.4} without flow, {with:.4} with it");
     assert!(with < 0.8 * without, "{with} {without}");
