@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hbbp_model::profile::read_runs;
+use hbbp_model::segments::plan::nests;
 use hbbp_model::segments::{Listing, Name};
 use serde_json::Value;
 
@@ -140,7 +141,10 @@ impl Drop for Daemon {
 /// The segments; none where the daemon has not made its directory yet.
 fn names(folder: &Path) -> Vec<Name> {
     let listing = Listing::read(folder).unwrap_or_default();
-    listing.names().into_iter().collect()
+    nests(&listing.names())
+        .into_iter()
+        .map(|nest| nest.outer)
+        .collect()
 }
 
 /// The numbers of all intervals of segments.

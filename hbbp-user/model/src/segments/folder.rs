@@ -14,7 +14,6 @@ use rustix::fs::{Access, AtFlags, CWD, FlockOperation, OFlags, accessat, flock};
 use rustix::io::Errno;
 
 use super::name::Name;
-use super::plan::superseded;
 use crate::advice::{Advice, Advised};
 use crate::profile::{Output, read_runs};
 use crate::snapshot::Snapshot;
@@ -66,11 +65,9 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The segments, without those that others hold.
+    /// The segments by name.
     pub fn names(&self) -> BTreeSet<Name> {
-        let all: BTreeSet<Name> = self.segments.iter().map(|(name, _)| *name).collect();
-        let superseded = superseded(&all);
-        all.difference(&superseded).copied().collect()
+        self.segments.iter().map(|(name, _)| *name).collect()
     }
 }
 
@@ -250,7 +247,12 @@ mod tests {
             [(name(1, 1), 1), (name(1, 2), 3), (name(2, 2), 2)]
         );
         assert_eq!(listing.foreign, ["notes.txt"]);
-        assert!(listing.names().into_iter().eq([name(1, 2)]));
+        assert!(
+            listing
+                .names()
+                .into_iter()
+                .eq([name(1, 1), name(1, 2), name(2, 2)])
+        );
         folder.remove(&name(1, 2)).unwrap();
         assert!(is_folder_of_segments(made.path()));
         drop(folder);

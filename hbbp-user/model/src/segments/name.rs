@@ -23,6 +23,10 @@ pub struct Name {
 /// What all names end with.
 const SUFFIX: &str = ".hbbp";
 
+/// The last number that a daemon gives: a million a second for a hundred years stay below it. Those behind it leave no number for
+/// the next interval.
+const LAST: u64 = 1 << 53;
+
 /// Form of the start in a name, without its milliseconds.
 const START: &str = "%Y%m%dT%H%M%S";
 
@@ -76,7 +80,8 @@ impl Name {
                 .checked_add(part.parse().ok()?)?,
         };
         // One name for each segment.
-        (name.first <= name.last && name.to_string() == file).then_some(name)
+        let is_ours = name.first <= name.last && name.last <= LAST && name.to_string() == file;
+        is_ours.then_some(name)
     }
 }
 
@@ -124,6 +129,8 @@ mod tests {
             "20261122T150000.12Z+60.004s.17.hbbp",
             "20261322T150000.012Z+60.004s.17.hbbp",
             "20261122T150000.012Z+99999999999999999999.004s.17.hbbp",
+            "20261122T150000.012Z+60.004s.18446744073709551615.hbbp",
+            "20261122T150000.012Z+60.004s.0-9007199254740993.hbbp",
             "",
         ] {
             assert_eq!(Name::parse(other), None, "{other}");

@@ -21,21 +21,33 @@ pub struct Limits {
     pub age: Option<Duration>,
 }
 
-/// The segments whose intervals others hold as well: they were merged, and are not removed yet.
-pub fn superseded(names: &BTreeSet<Name>) -> BTreeSet<Name> {
+/// A segment, and those whose intervals it holds as well by its name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Nest {
+    /// The one with most intervals.
+    pub outer: Name,
+    /// The others. They were merged and are not removed yet, unless the name of the first is that of a damaged file or of another
+    /// host's: its contents tell ([`read_once`](super::read::read_once)).
+    pub inner: BTreeSet<Name>,
+}
+
+/// Segments by whose names hold those of others, in the order of their intervals.
+pub fn nests(names: &BTreeSet<Name>) -> Vec<Nest> {
     let mut by_first: Vec<Name> = names.iter().copied().collect();
     by_first.sort_by_key(|name| (name.first, Reverse(name.last)));
-    let mut found = BTreeSet::new();
-    let mut longest: Option<Name> = None;
+    let mut nests: Vec<Nest> = Vec::new();
     for name in by_first {
-        match longest {
-            Some(longest) if longest.supersedes(&name) => {
-                found.insert(name);
+        match nests.last_mut() {
+            Some(nest) if nest.outer.supersedes(&name) => {
+                nest.inner.insert(name);
             }
-            _ => longest = Some(name),
+            _ => nests.push(Nest {
+                outer: name,
+                inner: BTreeSet::new(),
+            }),
         }
     }
-    found
+    nests
 }
 
 /// The next segments to merge: those of an hour, or of a day, after which another one has begun. Those of `left_alone` are
@@ -57,24 +69,28 @@ pub fn to_merge(names: &BTreeSet<Name>, left_alone: &BTreeSet<Name>) -> Option<V
 }
 
 /// The segments to remove at a time in ms since 1970, the oldest first; each has its size in bytes.
+///
+/// A segment is too old where the clock says so and as much was measured after it. A clock that was set forward removes nothing, and
+/// time in which no daemon ran does not count.
 pub fn expired(segments: &[(Name, u64)], limits: Limits, now: u64) -> Vec<Name> {
-    let mut oldest_first = segments.to_vec();
-    oldest_first.sort_unstable();
-    // The newest stays.
-    oldest_first.pop();
-    let mut size: u64 = segments.iter().map(|(_, size)| size).sum();
+    let mut newest_first = segments.to_vec();
+    newest_first.sort_unstable_by(|a, b| b.cmp(a));
     let age = limits
         .age
         .map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
+    let (mut measured, mut size) = (0_u64, 0_u64);
     let mut expired = Vec::new();
-    for (name, bytes) in oldest_first {
-        let is_old = age.is_some_and(|age| name.end().saturating_add(age) < now);
+    for (index, (name, bytes)) in newest_first.into_iter().enumerate() {
+        size = size.saturating_add(bytes);
         let is_beyond = limits.disk.is_some_and(|most| most < size);
-        if is_old || is_beyond {
-            size -= bytes;
+        let is_old = age.is_some_and(|age| age < measured && name.end().saturating_add(age) < now);
+        measured = measured.saturating_add(name.length);
+        // The newest stays.
+        if 0 < index && (is_old || is_beyond) {
             expired.push(name);
         }
     }
+    expired.reverse();
     expired
 }
 
@@ -112,7 +128,7 @@ mod tests {
 
     fn merge(names: &mut BTreeSet<Name>, group: &[Name]) {
         names.insert(Name::of_all(group).unwrap());
-        let done = superseded(names);
+        let done: BTreeSet<Name> = nests(names).into_iter().flat_map(|nest| nest.inner).collect();
         assert_eq!(done, group.iter().copied().collect());
         names.retain(|name| !done.contains(name));
     }
@@ -173,6 +189,52 @@ mod tests {
         assert!(removed(age(9)).is_empty());
         assert_eq!(removed(age(8)), [5]);
         assert_eq!(removed(age(0)), (5..14).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn clock_that_jumps_removes_nothing() {
+        let hour = Limits {
+            disk: None,
+            age: Some(Duration::from_millis(HOUR)),
+        };
+        let mut segments: Vec<(Name, u64)> = minutes(0, 0, 10).into_iter().map(|name| (name, 1)).collect();
+        let now = 26 * HOUR;
+        assert_eq!(expired(&segments, hour, now), []);
+        // The next one carries the new time.
+        segments.extend(minutes(10, 26 * 60, 50).into_iter().map(|name| (name, 1)));
+        assert_eq!(expired(&segments, hour, now + HOUR), []);
+        // An hour was measured after the first two.
+        segments.extend(minutes(60, 26 * 60 + 50, 3).into_iter().map(|name| (name, 1)));
+        let removed: Vec<u64> = expired(&segments, hour, now + HOUR)
+            .iter()
+            .map(|name| name.first)
+            .collect();
+        assert_eq!(removed, [0, 1]);
+        // A clock that was set back keeps them until it is right again.
+        assert_eq!(expired(&segments, hour, HOUR), []);
+    }
+
+    #[test]
+    fn names_nest() {
+        let name = |first, last| Name {
+            first,
+            last,
+            start: 0,
+            length: 1,
+        };
+        let names = BTreeSet::from([
+            name(0, 9),
+            name(0, 3),
+            name(2, 2),
+            name(9, 12),
+            name(10, 11),
+            name(14, 14),
+        ]);
+        let found = nests(&names);
+        let outer: Vec<Name> = found.iter().map(|nest| nest.outer).collect();
+        assert_eq!(outer, [name(0, 9), name(9, 12), name(14, 14)]);
+        assert_eq!(found[0].inner, BTreeSet::from([name(0, 3), name(2, 2)]));
+        assert_eq!(found[1].inner, BTreeSet::from([name(10, 11)]));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Reads the segments of a range of time as one profile, while a daemon may write, merge and remove others.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -33,7 +35,7 @@ pub fn read_range(folder: &Path, range: TimeRange, now: u64) -> anyhow::Result<V
             bail!("there are no segments yet: the first one is written after an interval");
         };
         let overlaps = |name: &&Name| name.start < asked.end && asked.start < name.end();
-        let names: Vec<Name> = all.iter().filter(overlaps).copied().collect();
+        let names: BTreeSet<Name> = all.iter().filter(overlaps).copied().collect();
         if names.is_empty() {
             bail!(
                 "no segment of that time: the first one begins at {}, the last one ends at {}",
@@ -41,32 +43,63 @@ pub fn read_range(folder: &Path, range: TimeRange, now: u64) -> anyhow::Result<V
                 utc(last.end())
             );
         }
-        if let Some(read) = read(folder, &names)? {
+        if let Some(read) = read_once(folder, &names) {
             return read.finish(range, now);
         }
     }
     bail!("its segments are removed faster than they are read")
 }
 
-/// What was read.
-struct Read {
-    runs: Vec<Snapshot>,
-    /// What is wrong with the segments that were left out.
-    damaged: Vec<String>,
+/// What was read of segments, each interval once.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// What was measured, as few runs.
+    pub runs: Vec<Snapshot>,
+    /// Segments that others hold as well: they were merged, and not removed yet.
+    pub held: Vec<Name>,
+    /// Segments that cannot be read, and what is wrong with them.
+    pub damaged: Vec<(Name, String)>,
 }
 
-/// Reads segments; `None` where one is gone.
-fn read(folder: &Path, names: &[Name]) -> anyhow::Result<Option<Read>> {
-    let mut runs = Vec::new();
-    let mut damaged = Vec::new();
-    for name in names {
-        match read_runs(&path_of(folder, name)) {
-            Ok(read) => runs = united(runs.into_iter().chain(read)),
-            Err(error) if is_gone(&error) => return Ok(None),
-            Err(error) => damaged.push(format!("{error:#}")),
+/// Reads segments; `None` where one is gone. One that a merged segment holds is not counted beside it: the names say where that may be
+/// so, and the contents whether it is, as a name can be that of a damaged file or of another host's.
+pub fn read_once(folder: &Path, names: &BTreeSet<Name>) -> Option<Read> {
+    let mut read = Read::default();
+    let mut names: Vec<Name> = names.iter().copied().collect();
+    names.sort_by_key(|name| (name.first, Reverse(name.last)));
+    let mut wider: Vec<(Name, Vec<Snapshot>)> = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let runs = match read_runs(&path_of(folder, name)) {
+            Ok(runs) => runs,
+            Err(error) if is_gone(&error) => return None,
+            Err(error) => {
+                read.damaged.push((*name, format!("{error:#}")));
+                continue;
+            }
+        };
+        wider.retain(|(other, _)| name.first <= other.last);
+        if wider
+            .iter()
+            .any(|(other, whole)| other.supersedes(name) && is_held(&runs, whole))
+        {
+            read.held.push(*name);
+            continue;
         }
+        let mut later = names
+            .iter()
+            .skip(index + 1)
+            .take_while(|later| later.first <= name.last);
+        if later.any(|later| name.supersedes(later)) {
+            wider.push((*name, runs.clone()));
+        }
+        read.runs = united(std::mem::take(&mut read.runs).into_iter().chain(runs));
     }
-    Ok(Some(Read { runs, damaged }))
+    Some(read)
+}
+
+/// Whether each of the runs of a segment is in one of those of another.
+fn is_held(part: &[Snapshot], whole: &[Snapshot]) -> bool {
+    !part.is_empty() && part.iter().all(|part| whole.iter().any(|run| run.holds(part)))
 }
 
 fn is_gone(error: &anyhow::Error) -> bool {
@@ -79,7 +112,7 @@ impl Read {
     fn finish(mut self, range: TimeRange, now: u64) -> anyhow::Result<Vec<Snapshot>> {
         let covered: Vec<Range<u64>> = self.runs.iter().flat_map(Snapshot::covered).collect();
         let mut notes = Vec::new();
-        if let Some(first) = self.damaged.first() {
+        if let Some((_, first)) = self.damaged.first() {
             notes.push(format!(
                 "damaged segments were left out, {} in all, such as: {first}",
                 self.damaged.len()
@@ -239,6 +272,51 @@ mod tests {
         );
         std::fs::write(&path, b"").unwrap();
         assert!(range(made.path(), 100, 220).1.contains("not an hbbp-sys profile"));
+    }
+
+    #[test]
+    fn name_of_a_merged_segment_hides_nothing() {
+        let made = tempfile::tempdir().unwrap();
+        let names = [write(made.path(), 0, 100), write(made.path(), 1, 160)];
+        let seconds = |n_runs| {
+            let (runs, notes) = range(made.path(), 100, 220);
+            assert_eq!(runs.len(), n_runs);
+            (runs.iter().map(|run| run.run.duration / S).sum::<u64>(), notes)
+        };
+        let wider = Name {
+            last: 9,
+            ..Name::of_all(&names).unwrap()
+        };
+        let path = path_of(made.path(), &wider);
+        std::fs::write(&path, "").unwrap();
+        let (measured, notes) = seconds(1);
+        assert_eq!(measured, 120);
+        assert!(
+            notes.starts_with("damaged segments were left out, 1 in all"),
+            "{notes}"
+        );
+        // Of another host, of another boot, of another time, and of a part of the time.
+        let whole = read_range(made.path(), TimeRange::default(), 0)
+            .unwrap()
+            .remove(0);
+        let mut host = whole.clone();
+        host.run.host = "another".to_owned();
+        let mut boot = whole.clone();
+        boot.run.started += 3_600 * S;
+        let mut time = whole.clone();
+        for interval in &mut time.intervals {
+            interval.start += 3_600 * S;
+            interval.end += 3_600 * S;
+        }
+        for other in [host, boot, time] {
+            std::fs::write(&path, encode(&other).unwrap()).unwrap();
+            assert_eq!(seconds(2).0, 240, "{:?}", other.run);
+        }
+        let mut part = whole;
+        part.intervals.truncate(1);
+        std::fs::write(&path, encode(&part).unwrap()).unwrap();
+        let read = read_once(made.path(), &Listing::read(made.path()).unwrap().names()).unwrap();
+        assert_eq!(read.held, [names[0]]);
     }
 
     #[test]

@@ -37,6 +37,11 @@ impl Snapshot {
         facts::are_of_one_measurement(earlier, self)
     }
 
+    /// Whether another profile was united into this one: it is of the same machine and boot, and within its time.
+    pub fn holds(&self, part: &Self) -> bool {
+        facts::is_of_the_time_of(part, self)
+    }
+
     /// Appends a profile that [continues](Self::continues) this one. What becomes too large for a file is made to fit.
     pub fn append(&mut self, next: Self) {
         let Self {

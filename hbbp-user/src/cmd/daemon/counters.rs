@@ -54,6 +54,8 @@ counters! {
         "Time that was not measured after collection had failed, each time rounded up";
     SegmentsMerged, "segments_merged", None,
         "Segments that were merged into longer ones";
+    SegmentsHeld, "segments_held", None,
+        "Segments removed at the start because a merged one holds them";
     MergesFailed, "merges_failed",
         Some(["time", "times", "segments could not be merged; they stay as they are"]),
         "Times that segments could not be merged";

@@ -14,7 +14,8 @@ use super::otlp::Requests;
 use super::publisher::Publisher;
 use super::service_log::tell;
 use hbbp_model::profile::Output;
-use hbbp_model::segments::plan::{Limits, expired, superseded, to_merge};
+use hbbp_model::segments::plan::{Limits, Nest, expired, nests, to_merge};
+use hbbp_model::segments::read::{Read, read_once};
 use hbbp_model::segments::{Folder, Listing, Moment, Name, TimeRange, read_range};
 use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::budget::used;
@@ -45,9 +46,11 @@ pub(super) struct Keeper {
     publisher: Option<Publisher>,
     /// Number of the next interval.
     next: u64,
+    /// The host of the last interval.
+    host: Option<String>,
     /// What was not written yet: all of it becomes one segment.
     waiting: Option<(Name, Vec<Snapshot>)>,
-    /// Segments that are not merged, because they cannot be read, or are too large together.
+    /// Segments that are not merged: they cannot be read, are too large together, or are not what their names say.
     left_alone: BTreeSet<Name>,
     /// Memory in bytes for intervals that wait, and for segments that are merged.
     memory: usize,
@@ -69,6 +72,7 @@ impl Keeper {
         let last = listing.segments.iter().map(|(name, _)| name.last).max();
         let mut keeper = Self {
             next: last.map_or(0, |last| last.saturating_add(1)),
+            host: None,
             folder,
             limits,
             counters,
@@ -108,14 +112,14 @@ impl Keeper {
     /// The profile of the last seconds: the segments of that time as one file, at least the last segment.
     pub(super) fn profile(&self, seconds: u64) -> anyhow::Result<Vec<u8>> {
         let listing = Listing::read(self.folder.path())?;
-        let names = listing.names();
         let now = since_epoch() / MS;
-        let last = names.last().map_or(now, |last| last.end().saturating_sub(1));
-        let since = now.saturating_sub(seconds.saturating_mul(1000)).min(last);
-        let wanted = listing
+        let last = listing
             .segments
-            .iter()
-            .filter(|(name, _)| since < name.end() && names.contains(name));
+            .last()
+            .map(|(name, _)| name)
+            .map_or(now, |last| last.end().saturating_sub(1));
+        let since = now.saturating_sub(seconds.saturating_mul(1000)).min(last);
+        let wanted = listing.segments.iter().filter(|(name, _)| since < name.end());
         let size: u64 = wanted.map(|(_, size)| size).sum();
         let fits = usize::try_from(size.saturating_mul(MERGING)).is_ok_and(|needed| needed <= self.memory);
         anyhow::ensure!(
@@ -133,6 +137,7 @@ impl Keeper {
     /// Writes an interval, or lets it wait; then merges and removes what is due.
     pub(super) fn keep(&mut self, mut snapshot: Snapshot) {
         snapshot.join_images(MOST_IMAGES);
+        self.host = Some(snapshot.run.host.clone());
         if let Some(publisher) = &mut self.publisher {
             publisher.publish(&snapshot);
         }
@@ -218,29 +223,29 @@ impl Keeper {
         self.folder.write(name, &bytes)
     }
 
-    /// Removes what was merged or is too old, and merges some segments.
+    /// Removes what is too old, and merges some segments.
     fn tidy(&mut self) -> anyhow::Result<()> {
         let listing = Listing::read(self.folder.path())?;
         self.count_foreign(&listing);
-        let all: BTreeSet<Name> = listing.segments.iter().map(|(name, _)| *name).collect();
-        for name in superseded(&all) {
-            self.folder.remove(&name)?;
+        let sizes: BTreeMap<Name, u64> = listing.segments.iter().copied().collect();
+        let mut names = listing.names();
+        for nest in nests(&names) {
+            if !nest.inner.is_subset(&self.left_alone) {
+                for held in self.settle(&nest, &sizes)? {
+                    names.remove(&held);
+                }
+            }
         }
-        let names = listing.names();
         let kept = listing
             .segments
-            .iter()
-            .copied()
+            .into_iter()
             .filter(|(name, _)| names.contains(name));
-        let kept: Vec<(Name, u64)> = kept.collect();
-        let expired = expired(&kept, self.limits, since_epoch() / MS);
-        for name in &expired {
-            self.folder.remove(name)?;
+        for name in expired(&kept.collect::<Vec<_>>(), self.limits, since_epoch() / MS) {
+            self.folder.remove(&name)?;
+            names.remove(&name);
             self.counters.add(Counter::SegmentsExpired, 1);
         }
-        let names = names.into_iter().filter(|name| !expired.contains(name)).collect();
         if let Some(mut group) = to_merge(&names, &self.left_alone) {
-            let sizes: BTreeMap<Name, u64> = listing.segments.iter().copied().collect();
             group.truncate(n_at_once(&group, &sizes, self.memory));
             match group.as_slice() {
                 [] => {}
@@ -252,6 +257,51 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+
+    /// Removes what a merged segment holds, as the daemon that merged it was killed before it could; returns their names. What it only
+    /// seems to hold, by its name, stays and is never merged, nor is the segment itself.
+    fn settle(&mut self, nest: &Nest, sizes: &BTreeMap<Name, u64>) -> anyhow::Result<Vec<Name>> {
+        let names: BTreeSet<Name> = nest.inner.iter().copied().chain([nest.outer]).collect();
+        let size = names.iter().filter_map(|name| sizes.get(name)).sum::<u64>();
+        let fits = usize::try_from(size.saturating_mul(MERGING)).is_ok_and(|needed| needed <= self.memory);
+        let read = if fits {
+            read_once(self.folder.path(), &names)
+        } else {
+            None
+        };
+        let Read { held, damaged, .. } = read.unwrap_or_default();
+        for name in &held {
+            self.folder.remove(name)?;
+        }
+        self.counters.add(
+            Counter::SegmentsHeld,
+            u64::try_from(held.len()).unwrap_or(u64::MAX),
+        );
+        let n_damaged = u64::try_from(damaged.len()).unwrap_or(u64::MAX);
+        self.counters.add(Counter::SegmentsUnreadable, n_damaged);
+        let n_left = nest.inner.len() - held.len();
+        if 0 < held.len() {
+            tell(&format!(
+                "removed {} segments that {} holds as well",
+                held.len(),
+                nest.outer
+            ));
+        }
+        if 0 < n_left {
+            let why = match damaged.first() {
+                Some((_, why)) => format!("damaged: {why}"),
+                None if fits => "it is of another measurement".to_owned(),
+                None => "comparing them would need more memory than the budget".to_owned(),
+            };
+            tell(&format!(
+                "{n_left} segments stay, although {} is named as if it held them ({why})",
+                nest.outer
+            ));
+            let left = names.into_iter().filter(|name| !held.contains(name));
+            self.left_alone.extend(left);
+        }
+        Ok(held)
     }
 
     /// Merges segments: writes one of all, and removes them.
@@ -268,6 +318,12 @@ impl Keeper {
                     return Ok(());
                 }
             };
+            let is_own = |run: &Snapshot| self.host.as_ref().is_none_or(|own| run.run.host == *own);
+            if !read.iter().all(is_own) {
+                tell(&format!("{name} stays as it is: it is of another host"));
+                self.left_alone.insert(*name);
+                return Ok(());
+            }
             read.iter_mut().for_each(Snapshot::coarsen);
             runs = united(runs.into_iter().chain(read));
             runs.iter_mut().for_each(|run| run.join_images(MOST_IMAGES));
@@ -318,6 +374,7 @@ fn note_lost_after(run: Option<&mut Snapshot>, why: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_model::snapshot::{Interval, Process};
 
     #[test]
     fn segments_are_merged_within_the_memory() {
@@ -357,6 +414,92 @@ mod tests {
         keeper.tidy().unwrap();
         keeper.tidy().unwrap();
         assert_eq!(counters.get(Counter::SegmentsUnreadable), 1);
+    }
+
+    const MINUTE: u64 = 60_000;
+
+    /// An interval of a minute, from this minute on.
+    fn minute(n: u64, host: &str) -> Snapshot {
+        let ns = |minute: u64| minute * MINUTE * MS;
+        let mut snapshot = Snapshot {
+            processes: vec![Process::default()],
+            intervals: vec![Interval {
+                start: ns(n),
+                end: ns(n + 1),
+                ..Interval::default()
+            }],
+            ..Snapshot::default()
+        };
+        snapshot.run.host = host.to_owned();
+        (snapshot.run.started, snapshot.run.duration) = (ns(n), ns(1));
+        snapshot
+    }
+
+    fn name(first: u64, last: u64) -> Name {
+        Name {
+            first,
+            last,
+            start: first * MINUTE,
+            length: (last + 1 - first) * MINUTE,
+        }
+    }
+
+    /// A keeper of twenty-five minutes of this host, beside what else is in the folder; what is left is given after the next minute.
+    fn left_beside(others: &[(Name, Vec<u8>)]) -> (Vec<Name>, Arc<Counters>) {
+        let made = tempfile::tempdir().unwrap();
+        let counters = Arc::new(Counters::default());
+        let folder = Folder::open(made.path()).unwrap();
+        for n in 0..25 {
+            let bytes = encode_runs(&[minute(n, "here")], Compression::Fast).unwrap();
+            folder.write(&name(n, n), &bytes).unwrap();
+        }
+        for (name, bytes) in others {
+            std::fs::write(made.path().join(name.to_string()), bytes).unwrap();
+        }
+        let mut keeper =
+            Keeper::open(folder, Limits::default(), 64 << 20, Arc::clone(&counters), None).unwrap();
+        keeper.keep(minute(25, "here"));
+        keeper.keep(minute(26, "here"));
+        let listing = Listing::read(made.path()).unwrap();
+        (listing.names().into_iter().collect(), counters)
+    }
+
+    #[test]
+    fn segment_that_only_is_named_like_a_merged_one_removes_nothing() {
+        let of = |runs: &[Snapshot]| encode_runs(runs, Compression::Fast).unwrap();
+        let elsewhere: Vec<Snapshot> = united((0..60).map(|n| minute(n, "elsewhere")));
+        let torn = of(&united((0..25).map(|n| minute(n, "here"))));
+        let others = [
+            Vec::new(),
+            of(&elsewhere),
+            torn[..torn.len() - 1].to_vec(),
+            // Of the right host, and of another day.
+            of(&[minute(1440, "here")]),
+        ];
+        for bytes in others {
+            let (left, counters) = left_beside(&[(name(0, 59), bytes)]);
+            assert_eq!(left.len(), 25 + 1 + 2, "{left:?}");
+            assert_eq!(counters.get(Counter::SegmentsHeld), 0);
+        }
+    }
+
+    #[test]
+    fn what_a_killed_daemon_had_merged_is_removed() {
+        let merged = united((0..20).map(|n| minute(n, "here")));
+        let merged = encode_runs(&merged, Compression::Small).unwrap();
+        let (left, counters) = left_beside(&[(name(0, 19), merged)]);
+        let intervals: Vec<u64> = left.iter().flat_map(Name::intervals).collect();
+        assert_eq!(intervals[..25], (0..25).collect::<Vec<u64>>());
+        assert_eq!((left.len(), counters.get(Counter::SegmentsHeld)), (1 + 5 + 2, 20));
+    }
+
+    #[test]
+    fn segments_of_another_host_are_not_merged() {
+        let elsewhere = encode_runs(&[minute(30, "elsewhere")], Compression::Fast).unwrap();
+        let hours_later = encode_runs(&[minute(300, "here")], Compression::Fast).unwrap();
+        let others = [(name(30, 30), elsewhere), (name(300, 300), hours_later)];
+        let (left, _) = left_beside(&others);
+        assert!(left.contains(&name(30, 30)), "{left:?}");
     }
 
     #[test]

@@ -20,6 +20,20 @@ pub(super) fn are_of_one_measurement(earlier: &Snapshot, later: &Snapshot) -> bo
         && booted(earlier).abs_diff(booted(later)) <= MOST_ADJUSTED
 }
 
+/// Whether a profile is of the time of another one, on the same machine between one boot and the next.
+pub(super) fn is_of_the_time_of(part: &Snapshot, whole: &Snapshot) -> bool {
+    let (Some(first), Some(last)) = (part.intervals.first(), part.intervals.last()) else {
+        return false;
+    };
+    let (Some(begin), Some(end)) = (whole.intervals.first(), whole.intervals.last()) else {
+        return false;
+    };
+    begin.start <= first.start
+        && last.end <= end.end
+        && same_machine(&part.run) == same_machine(&whole.run)
+        && booted(part).abs_diff(booted(whole)) <= MOST_ADJUSTED
+}
+
 fn same_machine(run: &Run) -> [&[u8]; 5] {
     [
         run.tool_version.as_bytes(),
