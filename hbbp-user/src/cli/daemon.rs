@@ -7,7 +7,6 @@ use clap::Args;
 
 use super::record::{EndedArgs, RecordArgs, parse_duration};
 use crate::cmd::daemon::DaemonOptions;
-use crate::cmd::daemon::otlp::Endpoint;
 use crate::cmd::daemon::server::Listen;
 use hbbp_model::segments::plan::Limits;
 
@@ -34,15 +33,10 @@ pub(super) struct DaemonArgs {
     /// Remove segments that ended longer ago (e.g. 12h, 30d).
     #[arg(long, value_name = "TIME", value_parser = parse_age)]
     max_age: Option<Duration>,
-    /// Serve metrics (OpenMetrics, /metrics and /healthz) at 127.0.0.1:PORT or unix:PATH, and there also profiles
-    /// (/profile?seconds=N).
+    /// Serve metrics (OpenMetrics, /metrics and /healthz) at unix:PATH, which its owner alone can use, and there also profiles
+    /// (/profile?seconds=N); or at 127.0.0.1:PORT, which every local user can read.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Listen>,
-    /// Send profiles and metrics of each interval to an OpenTelemetry collector (OTLP over HTTP, e.g. http://127.0.0.1:4318).
-    /// OTLP profiles are in development: the collector must take those of version 1.10 of the protocol. Names and paths of
-    /// all users are sent.
-    #[arg(long, value_name = "URL")]
-    otlp: Option<Endpoint>,
     /// CPU time that the daemon may take, in percent of all CPUs; sampling periods are adapted to it. 100% leaves them as they
     /// are.
     #[arg(long, value_name = "PERCENT", default_value = "0.3%", value_parser = parse_share)]
@@ -74,7 +68,6 @@ impl DaemonArgs {
             },
             memory_budget: self.memory_budget,
             listen: self.listen,
-            otlp: self.otlp,
         })
     }
 }

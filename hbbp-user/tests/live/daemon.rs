@@ -4,7 +4,6 @@ mod budget;
 mod disk;
 mod hostile;
 mod metrics;
-mod otlp;
 mod power;
 mod privileges;
 mod soak;

@@ -66,34 +66,12 @@ counters! {
     SegmentsUnreadable, "segments_unreadable",
         Some(["segment", "segments", "damaged: left alone, and skipped by reports"]),
         "Segments that could not be read";
-    ScrapesRefused, "scrapes_refused",
-        Some(["request", "requests", "for metrics refused: too many at once"]),
-        "Requests for metrics that were refused because there were too many at once";
+    ConnectionsClosed, "connections_closed",
+        Some(["connection", "connections", "for metrics closed before an answer: too many others came"]),
+        "Connections that were closed before they were answered, because too many others came";
     ProfilesRefused, "profiles_refused",
         Some(["request", "requests", "for profiles refused: too soon after another one, or segments were being written"]),
         "Requests for profiles that were refused because they came too soon, or while segments were being written";
-    OtlpSent, "otlp_sent", None,
-        "Requests that the collector accepted";
-    OtlpRetries, "otlp_retries", None,
-        "Times that a request to the collector failed and was to be sent again";
-    OtlpDropped, "otlp_dropped",
-        Some(["request", "requests", "to the collector lost: the queue was full"]),
-        "Requests to the collector that were lost because the queue was full";
-    OtlpGivenUp, "otlp_given_up",
-        Some(["request", "requests", "to the collector lost: it did not answer, or asked for a later time too often"]),
-        "Requests to the collector that were lost because it did not take them after several attempts";
-    OtlpRefused, "otlp_refused",
-        Some(["request", "requests", "to the collector lost: it refused them, or its answer was not OTLP"]),
-        "Requests to the collector that it refused, or answered with something that is not OTLP";
-    OtlpRejected, "otlp_rejected",
-        Some(["profile or data point", "profiles or data points", "lost: the collector took the request, but rejected them"]),
-        "Profiles and data points that the collector rejected from requests that it accepted";
-    OtlpUnsent, "otlp_unsent",
-        Some(["request", "requests", "to the collector lost: the daemon ended before they were sent"]),
-        "Requests to the collector that were not sent when the daemon ended";
-    OtlpFolded, "otlp_folded",
-        Some(["instruction", "instructions", "sent to the collector without location, as its profile had too many: the sum is right"]),
-        "Instructions of processes that were sent to the collector in one sample for each ring, as there were too many";
     CgroupsOther, "cgroups_other",
         Some(["time", "times", "a cgroup had no label in the metrics: its amounts of an interval are under [other]"]),
         "Cgroups of intervals that had no label of their own, as there were too many: their amounts have the label of all others";

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 
 use super::counters::{Counter, Counters};
-use super::otlp::Requests;
-use super::publisher::Publisher;
+use super::metrics::Metrics;
 use super::service_log::tell;
 use hbbp_model::profile::Output;
 use hbbp_model::segments::plan::{Limits, Nest, expired, nests, to_merge};
@@ -43,7 +42,7 @@ pub(super) struct Keeper {
     folder: Folder,
     limits: Limits,
     counters: Arc<Counters>,
-    publisher: Option<Publisher>,
+    metrics: Option<Arc<Metrics>>,
     /// Number of the next interval.
     next: u64,
     /// The host of the last interval.
@@ -65,7 +64,7 @@ impl Keeper {
         limits: Limits,
         memory_budget: u64,
         counters: Arc<Counters>,
-        publisher: Option<Publisher>,
+        metrics: Option<Arc<Metrics>>,
     ) -> anyhow::Result<Self> {
         let failed = || format!("cannot read the directory {}", folder.path().display());
         let listing = Listing::read(folder.path()).with_context(failed)?;
@@ -76,7 +75,7 @@ impl Keeper {
             folder,
             limits,
             counters,
-            publisher,
+            metrics,
             waiting: None,
             left_alone: BTreeSet::new(),
             // The other half is what measuring takes.
@@ -100,13 +99,6 @@ impl Keeper {
         }
         self.counters
             .add(Counter::ForeignFiles, u64::try_from(more).unwrap_or(u64::MAX));
-    }
-
-    /// Sends what is published to a collector, if there is one.
-    pub(super) fn export_to(&mut self, requests: Option<Requests>) {
-        if let Some(publisher) = &mut self.publisher {
-            publisher.export_to(requests);
-        }
     }
 
     /// The profile of the last seconds: the segments of that time as one file, at least the last segment.
@@ -138,8 +130,8 @@ impl Keeper {
     pub(super) fn keep(&mut self, mut snapshot: Snapshot) {
         snapshot.join_images(MOST_IMAGES);
         self.host = Some(snapshot.run.host.clone());
-        if let Some(publisher) = &mut self.publisher {
-            publisher.publish(&snapshot);
+        if let Some(metrics) = &self.metrics {
+            metrics.add(&snapshot);
         }
         self.add(snapshot);
         let Some((name, runs)) = self.waiting.take() else {

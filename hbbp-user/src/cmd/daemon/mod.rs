@@ -4,9 +4,8 @@
 //! main thread   collection.rs   intervals one after the other; opens collection again after an error
 //!                   | snapshots
 //! segments      keeper.rs       writes segments, merges and removes them; never makes collection wait
-//!                   | estimates (publisher.rs)
-//!                   +-> metrics server.rs   serves sums (metrics) and profiles (served.rs) over HTTP
-//!                   +-> otlp    otlp        sends them to a collector
+//!                   | estimates
+//! metrics       server.rs       serves sums (metrics) and profiles (served.rs) over HTTP
 //! ```
 //!
 //! What it may do is limited before the other threads are started (`privileges`). Files of other users are parsed by a
@@ -19,8 +18,6 @@ pub mod counters;
 mod keeper;
 mod memory;
 mod metrics;
-pub mod otlp;
-mod publisher;
 mod served;
 pub mod server;
 mod service_log;
@@ -49,8 +46,6 @@ use hbbp_model::segments::plan::Limits;
 use hbbp_model::snapshot::Snapshot;
 use keeper::Keeper;
 use metrics::Metrics;
-use otlp::{Endpoint, Export};
-use publisher::Publisher;
 use served::{Profiles, Served};
 use server::{Listen, Server};
 use service_log::tell;
@@ -71,8 +66,6 @@ pub struct DaemonOptions {
     pub memory_budget: u64,
     /// Where metrics are served, if anywhere.
     pub listen: Option<Listen>,
-    /// The collector that gets profiles and metrics, if any does.
-    pub otlp: Option<Endpoint>,
 }
 
 /// Measures until a signal arrives; returns what was lost, sentence by sentence. What is wrong from the beginning is an
@@ -88,17 +81,16 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     let parser = worker::start(move |event| count_worker(&of_workers, event))?;
     let server = options.listen.as_ref().map(Server::bind).transpose()?;
     let interrupt = Interrupt::listen_after(privileges::limit_thread)?;
-    let publisher = match (&server, &options.otlp) {
-        (None, None) => None,
-        _ => Some(Publisher::new(options.interval, &counters)?),
-    };
-    let metrics = publisher.as_ref().map(Publisher::metrics);
+    let metrics = server
+        .as_ref()
+        .map(|_| Metrics::new(options.interval, Arc::clone(&counters)).map(Arc::new))
+        .transpose()?;
     let keeper = Keeper::open(
         folder,
         options.limits,
         options.memory_budget,
         Arc::clone(&counters),
-        publisher,
+        metrics.clone(),
     )?;
     let open = || Intervals::open_until(&options.record, options.interval, &parser, interrupt.clone());
     let first = open()?;
@@ -121,7 +113,6 @@ pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         keeper,
         serving: server.zip(metrics),
         is_private: options.listen.as_ref().is_some_and(Listen::is_private),
-        exporting: options.otlp.clone(),
         counters: &counters,
     };
     beside.run(|deliver| collect(first, open, deliver, pause, &counters))?;
@@ -146,22 +137,15 @@ struct Beside<'a> {
     serving: Option<(Server, Arc<Metrics>)>,
     /// Whether the owner alone can ask the server.
     is_private: bool,
-    /// Where profiles and metrics are sent.
-    exporting: Option<Endpoint>,
     counters: &'a Arc<Counters>,
 }
 
 impl Beside<'_> {
     /// Collects, and hands to the other threads what is delivered.
     fn run(self, collecting: impl FnOnce(&mut dyn FnMut(Snapshot) -> ControlFlow<()>)) -> anyhow::Result<()> {
-        let Self {
-            mut keeper, counters, ..
-        } = self;
+        let Self { keeper, counters, .. } = self;
         let (work, received) = sync_channel::<Work>(WAITING);
-        let export = self.exporting.map(|to| Export::new(to, counters));
-        let (requests, export) = export.unzip();
-        keeper.export_to(requests);
-        let (end, end_export) = (&Notify::new(), &Notify::new());
+        let end = &Notify::new();
         let serving = self.serving.map(|(server, metrics)| {
             let work = self.is_private.then(|| work.clone());
             let profiles = Profiles::new(work, Arc::clone(counters));
@@ -177,24 +161,15 @@ impl Beside<'_> {
                         .context("failed to serve metrics")
                 })
             });
-            let exporting = export.map(|export: Export| {
-                named("otlp").spawn_scoped(scope, move || {
-                    privileges::limit_client()?;
-                    export.run(end_export).context("failed to send to the collector")
-                })
-            });
             let keeping = named("segments").spawn_scoped(scope, move || {
                 privileges::limit_thread()?;
                 keep_all(keeper, received)
             });
-            let started = serving
-                .transpose()
-                .and_then(|serving| Ok((serving, exporting.transpose()?, keeping?)));
+            let started = serving.transpose().and_then(|serving| Ok((serving, keeping?)));
             if started.is_err() {
                 end.notify_one();
-                end_export.notify_one();
             }
-            let (serving, exporting, keeping) = started.context("failed to start a thread")?;
+            let (serving, keeping) = started.context("failed to start a thread")?;
             let mut delivery = Delivery {
                 work,
                 counters,
@@ -206,12 +181,7 @@ impl Beside<'_> {
             end.notify_one();
             let served = serving.map(|it| ended(it, "metrics"));
             let kept = ended(keeping, "segments");
-            end_export.notify_one();
-            let exported = exporting.map(|it| ended(it, "collector"));
-            served
-                .into_iter()
-                .chain(exported)
-                .collect::<anyhow::Result<()>>()?;
+            served.transpose()?;
             kept
         })
     }

@@ -1,9 +1,11 @@
 //! Serves metrics and profiles over HTTP, on a loopback address or a Unix socket.
 //!
 //! Whoever asks may ask badly: a request has a bounded size and number of headers, a connection a bounded time and one
-//! request, and there is a bounded number of connections at once. What is beyond is closed and counted. Profiles hold names
-//! and paths of other users: they are served at a Unix socket alone, which only its owner can use (`served`).
+//! request, and there is a bounded number of connections at once. One more closes the oldest, so that connections that are held open
+//! keep nobody out. Profiles hold names and paths of other users: they are served at a Unix socket alone, which only its owner can
+//! use (`served`).
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io;
@@ -23,7 +25,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Builder;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::counters::{Counter, Counters};
 use super::served::Served;
@@ -36,7 +39,7 @@ const MAX_HEADERS: usize = 32;
 const MAX_REQUEST_TIME: Duration = Duration::from_secs(5);
 const MAX_TIME: Duration = Duration::from_secs(30);
 /// Connections at once.
-const MAX_CONNECTIONS: usize = 8;
+const MAX_CONNECTIONS: usize = 32;
 /// Pause after a connection could not be accepted, as where too many files are open.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -118,25 +121,22 @@ impl Server {
     ) -> io::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-            let admit = || {
-                let permit = Arc::clone(&connections).try_acquire_owned().ok();
-                if permit.is_none() {
-                    counters.add(Counter::ScrapesRefused, 1);
-                }
-                Some((permit?, Arc::clone(served)))
+            let mut connections = Connections {
+                served,
+                counters,
+                open: VecDeque::new(),
             };
             match self {
                 Self::Tcp(bound) => {
                     let bound = tokio::net::TcpListener::from_std(bound)?;
                     while let Some(accepted) = unless(end, bound.accept()).await {
-                        start(accepted, &admit).await;
+                        connections.answer(accepted).await;
                     }
                 }
                 Self::Unix(bound, path) => {
                     let bound = tokio::net::UnixListener::from_std(bound)?;
                     while let Some(accepted) = unless(end, bound.accept()).await {
-                        start(accepted, &admit).await;
+                        connections.answer(accepted).await;
                     }
                     let _ = fs::remove_file(path);
                 }
@@ -154,23 +154,33 @@ async fn unless<T>(end: &Notify, next: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Starts to answer a connection, if one more is admitted.
-async fn start<S, A>(
-    accepted: io::Result<(S, A)>,
-    admit: &impl Fn() -> Option<(OwnedSemaphorePermit, Arc<Served>)>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    match accepted {
-        Ok((stream, _)) => {
-            if let Some((permit, served)) = admit() {
-                tokio::spawn(async move {
-                    answer_all(stream, served).await;
-                    drop(permit);
-                });
-            }
+/// The connections that are being answered.
+struct Connections<'a> {
+    served: &'a Arc<Served>,
+    counters: &'a Counters,
+    /// The oldest first.
+    open: VecDeque<JoinHandle<()>>,
+}
+
+impl Connections<'_> {
+    /// Starts to answer a connection, in the place of the oldest one where there are too many.
+    async fn answer<S, A>(&mut self, accepted: io::Result<(S, A)>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            return;
+        };
+        self.open.retain(|answering| !answering.is_finished());
+        if MAX_CONNECTIONS <= self.open.len()
+            && let Some(oldest) = self.open.pop_front()
+        {
+            oldest.abort();
+            self.counters.add(Counter::ConnectionsClosed, 1);
         }
-        Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+        self.open
+            .push_back(tokio::spawn(answer_all(stream, Arc::clone(self.served))));
     }
 }
 

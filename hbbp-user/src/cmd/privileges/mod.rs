@@ -81,12 +81,6 @@ pub(super) fn limit_server() -> anyhow::Result<()> {
     syscalls::allow_serving()
 }
 
-/// Drops all capabilities of the calling thread, and all system calls that no client of a collector makes.
-pub(super) fn limit_client() -> anyhow::Result<()> {
-    limit_thread()?;
-    syscalls::allow_sending()
-}
-
 /// Allows the calling thread, which has no capabilities, what parsing files needs.
 pub(super) fn limit_parser() -> anyhow::Result<()> {
     syscalls::allow_parsing()

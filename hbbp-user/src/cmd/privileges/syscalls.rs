@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, apply_filter_all_threads,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter, apply_filter_all_threads,
 };
 
 /// Marks a call of the x32 ABI, which has the same numbers otherwise (arch/x86/include/uapi/asm/unistd.h).
@@ -25,6 +26,12 @@ const DANGEROUS: &[i64] = &[
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_tkill,
+    libc::SYS_fanotify_init,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
     // Code for the kernel, other than by bpf(2).
@@ -45,6 +52,7 @@ const DANGEROUS: &[i64] = &[
     libc::SYS_open_tree,
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
+    libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
     libc::SYS_mknod,
     libc::SYS_mknodat,
@@ -86,7 +94,18 @@ const DANGEROUS: &[i64] = &[
     libc::SYS_keyctl,
 ];
 
-/// Calls that an allocator, a runtime and the end of a thread need.
+/// New namespaces, as flags of clone(2): in a user namespace of its own a thread has all capabilities (include/uapi/linux/sched.h).
+const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
+/// Calls that an allocator, a runtime and the end of a thread need. A thread may signal those of its own process as well.
 const COMMON: &[i64] = &[
     // Memory, locks, time.
     libc::SYS_mmap,
@@ -110,7 +129,6 @@ const COMMON: &[i64] = &[
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
     libc::SYS_restart_syscall,
-    libc::SYS_tgkill,
     libc::SYS_exit,
     libc::SYS_exit_group,
 ];
@@ -159,39 +177,20 @@ const SERVING: &[i64] = &[
     libc::SYS_unlinkat,
 ];
 
-/// Calls on connections to a collector, and those by which its name is looked up: the C library reads its configuration, and
-/// asks name servers.
-const SENDING: &[i64] = &[
-    libc::SYS_socket,
-    libc::SYS_connect,
-    libc::SYS_bind,
-    libc::SYS_recvmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_poll,
-    libc::SYS_ppoll,
-    libc::SYS_openat,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_lseek,
-    libc::SYS_pread64,
-    libc::SYS_getdents64,
-    libc::SYS_uname,
-];
+/// Calls by number, each with the conditions on its arguments under which it matches; always where there are none.
+type Calls = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Forbids what is dangerous to all threads of this process.
 pub(super) fn forbid_dangerous() -> anyhow::Result<()> {
-    apply_filter_all_threads(&without_dangerous()?).context("failed to forbid system calls")
+    for filter in [without_dangerous()?, without_clone3()?] {
+        apply_filter_all_threads(&filter).context("failed to forbid system calls")?;
+    }
+    Ok(())
 }
 
 /// Allows the calling thread what a server of metrics needs, and nothing else.
 pub(super) fn allow_serving() -> anyhow::Result<()> {
     allow(SERVING)
-}
-
-/// Allows the calling thread what a client of a collector needs, and nothing else.
-pub(super) fn allow_sending() -> anyhow::Result<()> {
-    allow(&[SERVING, SENDING].concat())
 }
 
 /// Allows the calling thread to read and parse open files, and nothing else.
@@ -200,33 +199,59 @@ pub(super) fn allow_parsing() -> anyhow::Result<()> {
 }
 
 fn allow(calls: &[i64]) -> anyhow::Result<()> {
-    let calls = calls.iter().chain(COMMON).copied();
-    let filter = compile(calls, forbidden(), SeccompAction::Allow)?;
+    let mut allowed: Calls = calls
+        .iter()
+        .chain(COMMON)
+        .map(|call| (*call, Vec::new()))
+        .collect();
+    let own = u64::from(std::process::id());
+    allowed.insert(libc::SYS_tgkill, vec![condition(SeccompCmpOp::Eq, own)?]);
+    let filter = compile(allowed, forbidden(), SeccompAction::Allow)?;
     apply_filter(&filter).context("failed to forbid system calls")
 }
 
 fn without_dangerous() -> anyhow::Result<BpfProgram> {
-    let x32 = DANGEROUS.iter().copied().chain(X32_ONLY).map(|call| call | X32);
-    let calls = DANGEROUS.iter().copied().chain(x32);
+    let mut calls: Calls = DANGEROUS.iter().map(|call| (*call, Vec::new())).collect();
+    let namespaces = NAMESPACES.map(|flag| {
+        let flag = u64::from(flag.cast_unsigned());
+        condition(SeccompCmpOp::MaskedEq(flag), flag)
+    });
+    calls.insert(
+        libc::SYS_clone,
+        namespaces.into_iter().collect::<anyhow::Result<_>>()?,
+    );
+    let of_x32: Vec<_> = calls
+        .iter()
+        .map(|(call, rules)| (call | X32, rules.clone()))
+        .collect();
+    calls.extend(of_x32);
+    calls.extend(X32_ONLY.map(|call| (call | X32, Vec::new())));
     compile(calls, SeccompAction::Allow, forbidden())
+}
+
+/// clone3(2) takes its flags from memory, which no filter sees. C libraries use clone(2) where there is none.
+fn without_clone3() -> anyhow::Result<BpfProgram> {
+    let calls = [libc::SYS_clone3, libc::SYS_clone3 | X32].map(|call| (call, Vec::new()));
+    let missing = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    compile(Calls::from(calls), SeccompAction::Allow, missing)
 }
 
 fn forbidden() -> SeccompAction {
     SeccompAction::Errno(libc::EPERM.cast_unsigned())
 }
 
+/// A condition on the first argument of a call.
+fn condition(operator: SeccompCmpOp, value: u64) -> anyhow::Result<SeccompRule> {
+    SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)
+        .and_then(|condition| SeccompRule::new(vec![condition]))
+        .context("failed to compile the filter of system calls")
+}
+
 /// A filter that does the one for `calls`, and the other for all other calls.
-fn compile(
-    calls: impl Iterator<Item = i64>,
-    others: SeccompAction,
-    these: SeccompAction,
-) -> anyhow::Result<BpfProgram> {
-    // Without conditions on its arguments a call matches always.
-    let rules: BTreeMap<i64, Vec<_>> = calls.map(|call| (call, Vec::new())).collect();
-    let filter = SeccompFilter::new(rules, others, these, TargetArch::x86_64)
+fn compile(calls: Calls, others: SeccompAction, these: SeccompAction) -> anyhow::Result<BpfProgram> {
+    SeccompFilter::new(calls, others, these, TargetArch::x86_64)
         .and_then(BpfProgram::try_from)
-        .context("failed to compile the filter of system calls")?;
-    Ok(filter)
+        .context("failed to compile the filter of system calls")
 }
 
 #[cfg(test)]
@@ -256,6 +281,39 @@ mod tests {
                 assert_eq!(refusal(call), Some(libc::EPERM), "{call:#x}");
             }
             assert_eq!(refusal(libc::SYS_getppid), None);
+        };
+        thread::spawn(limited).join().unwrap();
+    }
+
+    /// Threads start and end, and no thread gets a user namespace or signals another process.
+    #[test]
+    fn threads_get_no_namespaces_and_signal_their_own_process_alone() {
+        let limited = || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            for filter in [without_dangerous(), without_clone3()] {
+                apply_filter(&filter.unwrap()).unwrap();
+            }
+            assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
+            let errno = || io::Error::last_os_error().raw_os_error();
+            for flag in NAMESPACES {
+                // SAFETY: were it allowed, the copy of this process would end at once.
+                match unsafe { libc::syscall(libc::SYS_clone, flag | libc::SIGCHLD, 0, 0, 0, 0) } {
+                    // SAFETY: ends the copy.
+                    0 => unsafe { libc::_exit(0) },
+                    cloned => assert_eq!((cloned, errno()), (-1, Some(libc::EPERM)), "{flag:#x}"),
+                }
+            }
+            assert_eq!(refusal(libc::SYS_clone3), Some(libc::ENOSYS));
+            assert_eq!(refusal(libc::SYS_pidfd_send_signal), Some(libc::EPERM));
+            allow_serving().unwrap();
+            let (own, other) = (std::process::id(), std::os::unix::process::parent_id());
+            // Signal 0 only asks whether the process may be signalled.
+            // SAFETY: no signal is sent.
+            let signal = |id: u32| match unsafe { libc::syscall(libc::SYS_tgkill, id, id, 0) } {
+                0 => None,
+                _ => errno(),
+            };
+            assert_eq!((signal(own), signal(other)), (None, Some(libc::EPERM)));
         };
         thread::spawn(limited).join().unwrap();
     }

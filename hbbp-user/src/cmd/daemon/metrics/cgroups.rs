@@ -15,6 +15,7 @@ use super::super::counters::{Counter, Counters};
 use super::figures::Amount;
 use hbbp_analysis::mix::{Dimension, Mix};
 use hbbp_model::names::Workload;
+use hbbp_model::printable::harmless;
 
 /// Cgroups that have labels at once.
 const MOST: usize = 64;
@@ -161,7 +162,8 @@ fn by_workload(mix: &Mix) -> Vec<(Workload, Vec<(String, f64)>)> {
     let mut sums: HashMap<Workload, Vec<(String, f64)>> = HashMap::new();
     for row in &mix.rows {
         if let [ring, cgroup] = row.key.as_slice() {
-            let rings = sums.entry(Workload::of(cgroup)).or_default();
+            // Whoever reads metrics in a terminal sees names that others chose.
+            let rings = sums.entry(Workload::of(&harmless(cgroup))).or_default();
             match rings.iter_mut().find(|(it, _)| it == ring) {
                 Some((_, sum)) => *sum += row.total.amount,
                 None => rings.push((ring.clone(), row.total.amount)),
@@ -235,6 +237,27 @@ mod tests {
         assert_eq!(of("cgroup=\"/a.service\""), 1000.0);
         assert!(0.0 < of("cgroup=\"[other]\"") && 0.0 < of("cgroup_mix_ended"));
         assert!(0 < counters.get(Counter::CgroupsOther));
+    }
+
+    #[test]
+    fn names_of_others_are_safe_to_print() {
+        let mut registry = Registry::default();
+        let mut cgroups = Cgroups::new(&mut registry, Arc::default());
+        cgroups.add(&mix([
+            ("/esc\u{1b}[31m".to_owned(), 1.0),
+            ("/bidi\u{202e}x.slice".to_owned(), 1.0),
+            ("/line\nhbbp_fake 1".to_owned(), 1.0),
+        ]));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        assert!(
+            text.contains("/esc\u{fffd}[31m") && text.matches('\u{fffd}').count() == 3,
+            "{text}"
+        );
+        assert!(
+            !text.contains(['\u{1b}', '\u{202e}']) && !text.contains("\nhbbp_fake"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -5,14 +5,12 @@
 
 mod cgroups;
 mod figures;
-mod otlp;
 mod text;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, text::encode};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -22,8 +20,8 @@ use super::counters::{Counter, Counters};
 use cgroups::Cgroups;
 use figures::Figures;
 use hbbp_analysis::mix::{Dimension, Estimated, Query};
-use hbbp_model::printable::harmless;
-use hbbp_model::snapshot::SourceLocations;
+use hbbp_estimate::Rule;
+use hbbp_model::snapshot::{Snapshot, SourceLocations};
 
 /// Intervals without a new one after which a daemon is not well.
 const LATE: u32 = 3;
@@ -41,6 +39,7 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) struct Metrics {
     interval: Duration,
+    rule: Rule,
     state: Mutex<State>,
 }
 
@@ -49,31 +48,33 @@ struct State {
     registry: Registry,
     figures: Figures,
     cgroups: Cgroups,
-    /// Where the last interval was measured.
-    host: String,
     updated: Instant,
 }
 
 impl Metrics {
-    pub(super) fn new(interval: Duration, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(interval: Duration, counters: Arc<Counters>) -> anyhow::Result<Self> {
         let mut registry = Registry::with_prefix("hbbp");
         let figures = Figures::new(&mut registry, interval);
         let cgroups = Cgroups::new(&mut registry, Arc::clone(&counters));
         registry.register_collector(Box::new(Happened(counters)));
-        Self {
+        Ok(Self {
             interval,
+            rule: crate::cmd::rule::read_for_live("balanced")?,
             state: Mutex::new(State {
                 registry,
                 figures,
                 cgroups,
-                host: String::new(),
                 updated: Instant::now(),
             }),
-        }
+        })
     }
 
-    /// Adds an interval; a scrape sees all of it or nothing.
-    pub(super) fn add(&self, estimated: &Estimated<'_>) {
+    /// Estimates an interval and adds it; a scrape sees all of it or nothing.
+    ///
+    /// Its text is decoded anew: to keep what was decoded from one interval to the next saved no CPU time beside compilers, and took
+    /// 70 MiB.
+    pub(super) fn add(&self, snapshot: &Snapshot) {
+        let estimated = Estimated::new(snapshot, &self.rule);
         let mix = |by: &[Dimension]| {
             let query = Query {
                 columns: Vec::new(),
@@ -83,9 +84,8 @@ impl Metrics {
         };
         let (mix, by_cgroup) = (mix(&figures::MIX), mix(&cgroups::BY));
         let mut state = self.state();
-        state.figures.add(estimated.snapshot(), &mix);
+        state.figures.add(snapshot, &mix);
         state.cgroups.add(&by_cgroup);
-        state.host = harmless(&estimated.snapshot().run.host);
         state.updated = Instant::now();
     }
 
@@ -97,13 +97,6 @@ impl Metrics {
             Form::OpenMetrics => text,
             Form::Prometheus => text::prometheus_text(&text),
         })
-    }
-
-    /// The request that exports all metrics; times are in ns since 1970.
-    pub(super) fn otlp(&self, started: u64, now: u64) -> Result<ExportMetricsServiceRequest, fmt::Error> {
-        let text = self.text(Form::OpenMetrics)?;
-        let host = self.state().host.clone();
-        otlp::otlp_metrics(&text, &host, started, now)
     }
 
     /// What is wrong, if something is.
@@ -141,7 +134,7 @@ mod tests {
     fn metrics() -> Metrics {
         let counters = Arc::new(Counters::default());
         counters.add(Counter::Restarts, 3);
-        Metrics::new(Duration::from_secs(60), counters)
+        Metrics::new(Duration::from_secs(60), counters).unwrap()
     }
 
     #[test]
@@ -177,7 +170,7 @@ mod tests {
     #[test]
     fn daemon_without_intervals_complains() {
         let counters = Arc::new(Counters::default());
-        let late = Metrics::new(Duration::ZERO, counters);
+        let late = Metrics::new(Duration::ZERO, counters).unwrap();
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(late.complaint().unwrap(), "no interval for 0 s");
         assert_eq!(metrics().complaint(), None);
