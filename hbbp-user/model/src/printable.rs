@@ -22,6 +22,17 @@ pub fn harmless(name: &str) -> String {
     name.chars().map(replaced).collect()
 }
 
+/// A name in a cell of CSV: harmless, and nothing that a spreadsheet computes, which begins with one of `=+-@`. Such a name gets an
+/// apostrophe in front (OWASP, "CSV Injection").
+pub fn csv_name(name: &str) -> String {
+    let name = harmless(name);
+    if name.starts_with(['=', '+', '-', '@']) {
+        format!("'{name}")
+    } else {
+        name
+    }
+}
+
 fn is_harmless(c: char) -> bool {
     c.width().is_some_and(|width| 0 < width)
 }
@@ -97,6 +108,17 @@ mod tests {
 
     /// An escape sequence, a bell, line ends, a C1 control, a mark of direction, and a character beyond 16 bits.
     const HOSTILE: &str = "a\x1b[2Jb\x07\r\n\u{9b}\u{202e}\u{e0001}c\"\\é漢";
+
+    #[test]
+    fn names_in_csv_are_no_formulas() {
+        for formula in ["=cmd|' /C calc'!A1", "+1", "-1+2", "@SUM(A1)"] {
+            assert_eq!(csv_name(formula), format!("'{formula}"));
+        }
+        for name in ["main", "[kernel]", "a=b", ""] {
+            assert_eq!(csv_name(name), name);
+        }
+        assert_eq!(csv_name("\t=1"), "\u{fffd}=1");
+    }
 
     #[test]
     fn harmless_replaces_terminal_escapes() {

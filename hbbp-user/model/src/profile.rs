@@ -4,6 +4,7 @@
 //! 0600, and belongs to the user who called sudo.
 //! An [`Output`] is opened before the measurement, so that what can be refused is refused then; `output` says what.
 
+mod directory;
 mod output;
 mod place;
 
@@ -15,6 +16,7 @@ use anyhow::Context as _;
 
 use crate::snapshot::Snapshot;
 use crate::snapshot::file::{Error, MAGIC, parse_runs};
+pub use directory::make_directory;
 pub use output::{Output, STANDARD};
 
 /// Most bytes of a file that are read: more than any snapshot that is within its budget.

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 
 use super::record::{RecordOptions, Recorded};
 use crate::advice::words;
@@ -15,7 +15,7 @@ use hbbp_analysis::vectors::lines::{Ids, sentences, write_blocks, write_places, 
 use hbbp_analysis::vectors::plot::write_plot;
 use hbbp_analysis::vectors::simpoint::{choose, write_points, write_weights};
 use hbbp_analysis::vectors::{Vectors, vectors};
-use hbbp_model::profile::Output;
+use hbbp_model::profile::{Output, make_directory};
 use hbbp_model::slices::Rings;
 
 /// What to record, and what to write.
@@ -43,8 +43,8 @@ type Planned<'a> = (String, Box<dyn Fn(&mut dyn Write) -> io::Result<()> + 'a>);
 impl BbvOptions {
     /// Fails where nothing could be written in the end.
     pub fn check_output(&self) -> anyhow::Result<()> {
-        make_directory(&self.directory)?;
-        Output::open(&self.directory.join("bb.out")).map(drop)
+        let directory = make_directory(&self.directory)?;
+        Output::open(&directory.join("bb.out")).map(drop)
     }
 }
 
@@ -145,19 +145,5 @@ fn save_elsewhere(files: &[Planned<'_>]) -> String {
     match folders.iter().find_map(save) {
         Some(folder) => format!("the vectors were saved in {} instead", folder.display()),
         None => "the vectors could not be saved in a temporary directory either".to_owned(),
-    }
-}
-
-fn make_directory(directory: &Path) -> anyhow::Result<()> {
-    match fs::create_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            ensure!(
-                directory.is_dir(),
-                "cannot write to {}: it is not a directory",
-                directory.display()
-            );
-            Ok(())
-        }
-        made => made.with_context(|| format!("failed to make the directory {}", directory.display())),
     }
 }

@@ -2,7 +2,7 @@
 //! folder of segments.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -83,10 +83,17 @@ pub(super) fn open(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Named> {
     }))
 }
 
-/// Copies a stream to a file without a name, which goes away with its last user.
+/// Copies a stream to a file without a name, which goes away with its last user. Of what is neither a profile nor a recording only the
+/// start is copied: it may have no end.
 fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
     let mut file = tempfile::tempfile()?;
-    io::copy(stream, &mut file).context("failed to copy the input to a temporary file")?;
+    let mut start = Vec::new();
+    stream.take(u64::try_from(START)?).read_to_end(&mut start)?;
+    let failed = "failed to copy the input to a temporary file";
+    file.write_all(&start).context(failed)?;
+    if file::is_snapshot(&start) || format_of(&start).is_some() {
+        io::copy(stream, &mut file).context(failed)?;
+    }
     file.rewind()?;
     Ok(file)
 }
@@ -94,6 +101,12 @@ fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn device_without_end_is_refused() {
+        let refused = open(Path::new("/dev/zero"), &KernelPlace::None).err().unwrap();
+        assert!(refused.is::<ImportError>(), "{refused:#}");
+    }
 
     #[test]
     fn a_profile_is_not_a_recording_whatever_its_bytes_look_like() {

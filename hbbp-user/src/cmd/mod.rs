@@ -31,6 +31,7 @@ mod rule;
 mod runs;
 mod session;
 mod static_image;
+mod text_file;
 pub mod top;
 mod worker;
 

@@ -12,6 +12,7 @@ use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
 use super::locations::read_locations;
 use super::session::DRAIN_EVERY;
+use super::text_file::read_text;
 use crate::advice::words;
 use hbbp_analysis::loops::{Loops, loops};
 use hbbp_analysis::mix::{
@@ -145,7 +146,7 @@ pub fn read_taxonomies(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Taxonomy>>> 
 }
 
 fn read_taxonomy(file: &Path) -> anyhow::Result<Taxonomy> {
-    Ok(Taxonomy::parse(&std::fs::read_to_string(file)?)?)
+    Ok(Taxonomy::parse(&read_text(file)?)?)
 }
 
 /// Prints the report of a snapshot. A closed pipe is not an error.

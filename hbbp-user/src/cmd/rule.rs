@@ -1,9 +1,10 @@
 //! The rule that the user chose: built in, or a file.
 
-use std::fs;
+use std::path::Path;
 
 use anyhow::Context as _;
 
+use super::text_file::read_text;
 use hbbp_estimate::Rule;
 use hbbp_estimate::rule::NAMED;
 use hbbp_estimate::stages::Stage;
@@ -23,7 +24,7 @@ pub(super) fn read(rule: &str) -> anyhow::Result<Rule> {
     let known = NAMED.iter().find(|(name, _)| *name == rule);
     let text = match known {
         Some((_, text)) => (*text).to_owned(),
-        None => fs::read_to_string(rule).with_context(|| {
+        None => read_text(Path::new(rule)).with_context(|| {
             let names: Vec<&str> = NAMED.iter().map(|(name, _)| *name).collect();
             format!(
                 "unknown rule `{rule}`; expected one of {}, or a rule file",

@@ -65,6 +65,10 @@ pub struct TaxonomyError {
     pub why: String,
 }
 
+/// Most groups: each of them is matched against every form of instruction, of which a profile has some thousand. Three thousand took
+/// 12 s of one report.
+const MOST_GROUPS: usize = 256;
+
 /// The taxonomies of the paper.
 const BUILT_IN: [&str; 2] = [
     include_str!("taxonomy/long-latency.toml"),
@@ -102,6 +106,10 @@ impl Taxonomy {
             .get("group")
             .ok_or_else(|| reader.error(&span, "no [[group]]".to_owned()))?;
         let groups = reader.array(groups)?;
+        if let Some(beyond) = groups.get(MOST_GROUPS) {
+            let why = format!("more than {MOST_GROUPS} groups");
+            return Err(reader.error(&beyond.span(), why));
+        }
         let groups: Vec<Group> = groups
             .iter()
             .map(|group| reader.group(group))
@@ -258,6 +266,20 @@ mod tests {
 
     use super::*;
     use hbbp_code::blocks::Flow;
+
+    #[test]
+    fn groups_are_bounded() {
+        let text = |n: usize| {
+            let group = |n| format!("[[group]]\nname = \"g{n}\"\nmatch = [{{ mnemonic = \"*\" }}]\n");
+            "name = \"many\"\n".to_owned() + &(0..n).map(group).collect::<String>()
+        };
+        assert_eq!(
+            Taxonomy::parse(&text(MOST_GROUPS)).unwrap().groups.len(),
+            MOST_GROUPS
+        );
+        let refused = Taxonomy::parse(&text(MOST_GROUPS + 1)).unwrap_err();
+        assert_eq!(refused.why, "more than 256 groups");
+    }
 
     fn groups(taxonomy: &str, bytes: &[u8]) -> Vec<String> {
         let taxonomies = Taxonomy::built_in();

@@ -46,7 +46,7 @@ enum Target {
 
 /// Whose profile it is.
 #[derive(Clone, Copy, Debug)]
-struct User {
+pub(super) struct User {
     is_root: bool,
     /// User and group of the caller of sudo.
     sudo: Option<(u32, u32)>,
@@ -120,13 +120,17 @@ impl Output {
 }
 
 impl User {
-    fn current() -> Self {
+    pub(super) fn current() -> Self {
         let id = |name| std::env::var(name).ok()?.parse().ok();
         let is_root = rustix::process::geteuid().is_root();
         Self {
             is_root,
             sudo: id("SUDO_UID").zip(id("SUDO_GID")).filter(|_| is_root),
         }
+    }
+
+    pub(super) const fn is_root(self) -> bool {
+        self.is_root
     }
 
     fn open(self, path: &Path) -> anyhow::Result<Target> {
@@ -163,7 +167,7 @@ impl User {
     }
 
     /// With privileges: whether this is root or who called sudo.
-    fn is_ours(self, user: u32) -> bool {
+    pub(super) fn is_ours(self, user: u32) -> bool {
         user == 0 || self.sudo.is_some_and(|(caller, _)| caller == user)
     }
 

@@ -4,9 +4,9 @@
 //! that are none of ours are left alone. Segments are written as every profile is: as a whole, or not at all.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::name::Name;
 use crate::advice::{Advice, Advised};
-use crate::profile::{Output, read_runs};
+use crate::profile::{Output, make_directory, read_runs};
 use crate::snapshot::Snapshot;
 
 /// The file that a daemon locks; it holds the id of its process.
@@ -87,10 +87,9 @@ impl Folder {
     /// removed.
     ///
     /// # Errors
-    /// Another daemon writes there, or other users may.
+    /// Another daemon writes there, other users may, or a link of another user leads there.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.with_context(|| format!("cannot make the directory {}", path.display()))?;
+        let path = &make_directory(path)?;
         check_owner(path)?;
         let lock_path = path.join(LOCK);
         let failed = || format!("cannot write to {}", lock_path.display());

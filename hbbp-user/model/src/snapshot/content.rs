@@ -30,10 +30,41 @@ pub struct Snapshot {
     pub losses: Losses,
 }
 
+/// The most that counts of one kind add up to, so that sums of sums have room: a hundred CPUs count as much in two years.
+const MOST: u128 = 1 << 63;
+
 impl Snapshot {
+    /// What counts of each kind add up to, over all intervals.
+    fn sums(&self) -> impl Iterator<Item = u128> {
+        let intervals = || self.intervals.iter();
+        let wide = u128::from;
+        let ips = || intervals().flat_map(|it| it.ips.iter().chain(&it.refused));
+        let branches = intervals().flat_map(|it| &it.branches);
+        let chains = || intervals().flat_map(|it| &it.chains);
+        let streams = || intervals().flat_map(|it| &it.streams);
+        let counters = self.run.events.iter().flat_map(|event| &event.counters);
+        [
+            ips().map(|it| wide(it.hits)).sum(),
+            ips().map(|it| wide(it.weight)).sum(),
+            streams().map(|it| wide(it.hits)).sum(),
+            streams()
+                .filter_map(|it| it.cycles)
+                .map(|it| wide(it.get()))
+                .sum(),
+            branches
+                .map(|it| wide(it.hits) + wide(it.oldest) + wide(it.mispredicted.unwrap_or(0)))
+                .sum(),
+            chains().map(|it| wide(it.hits)).sum(),
+            chains().map(|it| wide(it.weight)).sum(),
+            counters.map(|it| wide(it.count)).sum(),
+            self.run.events.iter().map(|it| wide(it.runs)).sum(),
+            self.losses.0.values().map(|n| wide(*n)).sum(),
+        ]
+        .into_iter()
+    }
+
     /// Checks that every index is in range and every vector in order, so that the pure half need not.
     pub fn check(&self) -> Result<(), Inconsistent> {
-        let holds = |ok: bool, what| if ok { Ok(()) } else { Err(Inconsistent(what)) };
         let module = |idx: ModuleIdx| (idx.0 as usize) < self.modules.len();
         holds(!self.processes.is_empty(), "no process image")?;
         for process in &self.processes {
@@ -61,6 +92,10 @@ impl Snapshot {
             known && branches.is_sorted(),
             "static branches are not sorted, or have no module",
         )?;
+        holds(
+            self.sums().all(|sum| sum <= MOST),
+            "counts add up to more than 2^63",
+        )?;
         for text in &self.text {
             let fits = u64::try_from(text.bytes.len()).is_ok_and(|len| text.start.checked_add(len).is_some());
             holds(
@@ -68,6 +103,12 @@ impl Snapshot {
                 "text has no module or exceeds the address space",
             )?;
         }
+        self.check_counts()
+    }
+
+    fn check_counts(&self) -> Result<(), Inconsistent> {
+        let add_up = self.sums().all(|sum| sum <= MOST);
+        holds(add_up, "counts add up to more than 2^63")?;
         for interval in &self.intervals {
             // The greatest index of each kind is enough.
             let greatest = |(event, process): (u32, u32), (e, p): (EventIdx, ProcessIdx)| {
@@ -93,6 +134,10 @@ impl Snapshot {
         }
         Ok(())
     }
+}
+
+fn holds(ok: bool, what: &'static str) -> Result<(), Inconsistent> {
+    if ok { Ok(()) } else { Err(Inconsistent(what)) }
 }
 
 /// An index of a snapshot that is out of range, or an order that is violated.

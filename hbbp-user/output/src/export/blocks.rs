@@ -19,6 +19,7 @@ use super::names::Names;
 use hbbp_code::blocks::BlockId;
 use hbbp_code::locate::{AddressMap, Site};
 use hbbp_estimate::BlockCount;
+use hbbp_model::printable::csv_name;
 use hbbp_model::snapshot::hex;
 
 /// A block that ran.
@@ -53,7 +54,7 @@ pub fn write_blocks(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) 
             count.to_string(),
             cycles.map_or_else(String::new, |cycles| format!("{cycles:.2}")),
             block.ring.to_string(),
-            names.module(site).to_owned(),
+            csv_name(names.module(site)),
             format!("{:x}", site.addr.0),
         ])?;
     }

@@ -54,7 +54,7 @@ pub fn write_callgrind(
                 .next()
                 .map(site)
                 .map_or("", |site| names.module(site));
-            writeln!(out, "\nob={name}")?;
+            writeln!(out, "\nob={}", not_an_id(name))?;
         }
         write_function(*module, function, costs, locations, out)?;
     }
@@ -94,6 +94,19 @@ fn functions(
     functions
 }
 
+/// A name that does not begin like the number of a compressed one, `(7)`: the readers would take the number for the name, and from
+/// then on every such number for this one.
+fn not_an_id(name: &str) -> String {
+    let number = name.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    let is_id =
+        number.is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()));
+    if is_id {
+        format!("_{name}")
+    } else {
+        name.to_owned()
+    }
+}
+
 fn write_function(
     module: ModuleIdx,
     function: &str,
@@ -104,11 +117,11 @@ fn write_function(
     let location = |at: ImageAddr| {
         let line = locations.get(&(module, at))?.line.as_deref()?;
         let (file, number) = line.rsplit_once(':')?;
-        Some((harmless(file), number.parse::<u64>().ok()?))
+        Some((not_an_id(&harmless(file)), number.parse::<u64>().ok()?))
     };
     let of_function = costs.keys().next().and_then(|at| location(*at));
     let own_file = of_function.map_or_else(|| UNKNOWN.to_owned(), |(file, _)| file);
-    writeln!(out, "fl={own_file}\nfn={function}")?;
+    writeln!(out, "fl={own_file}\nfn={}", not_an_id(function))?;
     let mut current = own_file.clone();
     for (at, (executions, samples)) in costs {
         let (file, line) = location(*at).unwrap_or_else(|| (own_file.clone(), 0));
@@ -119,4 +132,19 @@ fn write_function(
         writeln!(out, "{:#x} {line} {executions} {samples}", at.0)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_numbers_of_names() {
+        for id in ["(1) alias", "(27)"] {
+            assert_eq!(not_an_id(id), format!("_{id}"));
+        }
+        for name in ["main", "(anonymous namespace)::f", "()", "(1", "(1a) x"] {
+            assert_eq!(not_an_id(name), name);
+        }
+    }
 }

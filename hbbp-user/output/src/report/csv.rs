@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use super::body::{Amount, Body, Figure, Figures};
 use super::number::several;
 use hbbp_analysis::mix::Value;
-use hbbp_model::printable::harmless;
+use hbbp_model::printable::csv_name;
 
 /// Writes the tables.
 pub(super) fn write(bodies: &[Body], out: &mut dyn Write) -> io::Result<()> {
@@ -26,7 +26,7 @@ pub(super) fn write(bodies: &[Body], out: &mut dyn Write) -> io::Result<()> {
 
 fn table(body: &Body, out: &mut dyn Write) -> io::Result<()> {
     let mut lines = csv::Writer::from_writer(out);
-    let names = body.columns.iter().map(|key| harmless(&key.join(", ")));
+    let names = body.columns.iter().map(|key| csv_name(&key.join(", ")));
     let figures = names.chain(["total".to_owned()]).flat_map(|name| {
         let suffixed = FIGURES.iter().filter(|(value, ..)| is_shown(body, *value));
         suffixed.map(move |(_, suffix, _)| format!("{name}{suffix}"))
@@ -34,7 +34,7 @@ fn table(body: &Body, out: &mut dyn Write) -> io::Result<()> {
     lines.write_record(body.by.iter().cloned().chain(figures).chain(["unit".to_owned()]))?;
     let unit = || [body.unit.id().to_owned()];
     for row in &body.rows {
-        let keys = row.key.iter().map(|name| harmless(name));
+        let keys = row.key.iter().map(|name| csv_name(name));
         lines.write_record(keys.chain(values(body, &row.figures)).chain(unit()))?;
     }
     if let Some(more) = &body.more {

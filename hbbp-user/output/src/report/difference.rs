@@ -13,7 +13,7 @@ use super::page::Page;
 use super::table::{Line, Table};
 pub use compared::DiffReport;
 use hbbp_analysis::diff::{Change, Figure, LEVEL};
-use hbbp_model::printable::harmless;
+use hbbp_model::printable::{csv_name, harmless};
 use hbbp_model::snapshot::{Snapshot, hex};
 
 impl DiffReport<'_> {
@@ -155,7 +155,7 @@ impl DiffReport<'_> {
         let keys = self.diff.by.iter().map(|axis| axis.name().to_owned());
         lines.write_record(keys.chain(FIGURES.map(str::to_owned)))?;
         for change in self.rows() {
-            let keys = change.key.iter().map(|name| harmless(name));
+            let keys = change.key.iter().map(|name| csv_name(name));
             let figure = |figure: Option<Figure>| {
                 let parts = [figure.map(|it| it.value), figure.map(|it| it.std_error)];
                 parts.map(|part| part.map(|part| part.to_string()).unwrap_or_default())

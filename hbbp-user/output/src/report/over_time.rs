@@ -9,7 +9,7 @@ use super::number::{percent, seconds, several};
 use super::page::Page;
 use super::table::{Line, Table};
 use hbbp_analysis::mix::MixOverTime;
-use hbbp_model::printable::harmless;
+use hbbp_model::printable::csv_name;
 
 /// The rows of a mix over time within a limit.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ impl<'a> Rows<'a> {
                     share.to_string(),
                     self.mix.unit.id().to_owned(),
                 ];
-                lines.write_record(key.iter().map(|name| harmless(name)).chain(figures))?;
+                lines.write_record(key.iter().map(|name| csv_name(name)).chain(figures))?;
             }
         }
         lines.flush()

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use hbbp_analysis::eval::{Amounts, Evaluation, FunctionKey};
 use hbbp_estimate::rule::{Feature, Features};
-use hbbp_model::printable::harmless;
+use hbbp_model::printable::csv_name;
 
 /// The first titles; those of the features follow.
 const TITLES: [&str; 8] = [
@@ -34,7 +34,7 @@ pub fn write_pairs(evaluation: &Evaluation, out: &mut dyn Write) -> io::Result<(
     lines.write_record(TITLES.into_iter().chain(Feature::NAMED.map(|(name, _)| name)))?;
     for pair in &pairs.blocks {
         let function = evaluation.function(pair);
-        let name = |of: fn(&FunctionKey) -> &str| harmless(function.map_or("", of));
+        let name = |of: fn(&FunctionKey) -> &str| csv_name(function.map_or("", of));
         let location = [
             pair.ring.to_string(),
             name(|it| &it.module),

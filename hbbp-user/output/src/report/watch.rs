@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use super::number::percent;
 use super::table::{Line, Table};
 use hbbp_analysis::mix::{Cell, Mix, NO_GROUP, Row};
-use hbbp_model::printable::harmless;
+use hbbp_model::printable::{csv_name, harmless};
 
 /// The form of a watch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,7 +56,11 @@ impl Watch<'_> {
         let mut lines = csv::WriterBuilder::new().flexible(true).from_writer(&mut *out);
         for (pid, name, shares) in self.lines(mix) {
             let shares = shares.iter().map(|share| format!("{:.6}", 100.0 * share));
-            lines.write_record([number.to_string(), pid, name].into_iter().chain(shares))?;
+            lines.write_record(
+                [number.to_string(), pid, csv_name(&name)]
+                    .into_iter()
+                    .chain(shares),
+            )?;
         }
         lines.flush()?;
         drop(lines);

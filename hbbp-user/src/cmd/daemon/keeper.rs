@@ -273,7 +273,7 @@ impl Keeper {
         let n_damaged = u64::try_from(damaged.len()).unwrap_or(u64::MAX);
         self.counters.add(Counter::SegmentsUnreadable, n_damaged);
         let n_left = nest.inner.len() - held.len();
-        if 0 < held.len() {
+        if !held.is_empty() {
             tell(&format!(
                 "removed {} segments that {} holds as well",
                 held.len(),

@@ -34,3 +34,41 @@ fn runs_of_a_profile_share_one_bound() {
     let taken: Vec<usize> = taken.collect();
     assert!(0 < taken[0] && taken == [taken[0]; 2], "{taken:?}");
 }
+
+#[test]
+fn counts_that_add_up_to_too_much_are_refused() {
+    let ip = |hits, weight| IpCount {
+        event: EventIdx(0),
+        process: ProcessIdx(0),
+        ip: Va(1),
+        exact: false,
+        hits,
+        weight,
+    };
+    let checked = |ips: &[IpCount]| {
+        // Over all intervals of a run.
+        let intervals = ips.iter().map(|ip| Interval {
+            ips: vec![*ip],
+            ..Interval::default()
+        });
+        let mut snapshot = Snapshot {
+            processes: vec![Process::default()],
+            intervals: intervals.collect(),
+            ..Snapshot::default()
+        };
+        snapshot.run.events = vec![Event::default()];
+        parse_runs(&encode(&snapshot).unwrap())
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    let half = 1 << 62;
+    assert_eq!(checked(&[ip(half, half), ip(half, half)]), Ok(()));
+    for ips in [
+        vec![ip(half, 1), ip(half, 1), ip(1, 1)],
+        vec![ip(1, half), ip(1, half + 1)],
+        vec![ip(u64::MAX, 1)],
+    ] {
+        let refused = checked(&ips).unwrap_err();
+        assert!(refused.contains("counts add up to more than 2^63"), "{refused}");
+    }
+}

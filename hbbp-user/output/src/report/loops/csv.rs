@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::run_loops::{RunLoops, entered, share};
 use hbbp_estimate::Figure;
-use hbbp_model::printable::harmless;
+use hbbp_model::printable::csv_name;
 
 /// The first line.
 const TITLES: [&str; 24] = [
@@ -56,12 +56,12 @@ impl RunLoops<'_> {
                 entered(it).map(|entered| entered.trips),
             ];
             let first = [
-                harmless(self.module(region)),
-                harmless(&region.function),
+                csv_name(self.module(region)),
+                csv_name(&region.function),
                 region.ring.to_string(),
                 format!("{:x}", it.header.0),
                 format!("{:x}", it.tail.0),
-                region.lines.as_deref().map(harmless).unwrap_or_default(),
+                region.lines.as_deref().map(csv_name).unwrap_or_default(),
                 it.depth.to_string(),
                 amount,
                 amount_error,
