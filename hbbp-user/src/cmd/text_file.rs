@@ -12,7 +12,7 @@ const MOST: u64 = 1 << 20;
 /// Reads a text file, or a pipe.
 ///
 /// # Errors
-/// It cannot be opened, is too long, or is no UTF-8.
+/// It cannot be opened, is too long, or is not UTF-8.
 pub(super) fn read_text(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
