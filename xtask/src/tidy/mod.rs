@@ -4,6 +4,7 @@ mod circles;
 mod docs;
 mod finding;
 mod imports;
+mod manual;
 mod options;
 mod rust;
 mod shapes;
@@ -63,6 +64,7 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
             findings.extend(options::check(source));
         }
     }
+    findings.extend(manual::check(sources));
     findings.extend(circles::check(&without_tests(sources)));
     findings
 }
@@ -78,6 +80,13 @@ fn without_tests(sources: &[Source]) -> Vec<&Source> {
     let test_only = test_only(sources);
     let is_built = |source: &&Source| source.path.contains("/src/") && !test_only.contains(&source.path);
     sources.iter().filter(is_built).collect()
+}
+
+/// The pages of README and book whose generated tables are not up to date, with their new text.
+pub(crate) fn outdated_tables() -> Result<Vec<(String, String)>> {
+    let sources = read_sources(&command::workspace())?;
+    let outdated = manual::tables::outdated(&sources).into_iter();
+    Ok(outdated.map(|(path, text)| (path.to_owned(), text)).collect())
 }
 
 /// Prints the circles of files, and how many there are of them and of other shapes.
@@ -135,9 +144,40 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
+/// The commands in README and book that begin with these words: the place of each, and its words.
+#[cfg(test)]
+pub(crate) fn commands_of_the_manual(start: &str) -> Result<Vec<(String, Vec<String>)>> {
+    let sources = read_sources(&command::workspace())?;
+    let of_page = |page: &Source| {
+        let commands = manual::markdown::commands(&page.text).into_iter();
+        let commands = commands.filter(|(_, command)| command.starts_with(start));
+        let split = |(line, command): (usize, &str)| {
+            let words = command.split_whitespace().map(str::to_owned).collect();
+            (format!("{}:{line}", page.path), words)
+        };
+        commands.map(split).collect::<Vec<_>>()
+    };
+    Ok(manual::pages::pages(&sources).flat_map(of_page).collect())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::finding::{Finding, Source};
+    use super::finding::{Finding, Severity, Source};
+    use super::{manual, read_sources};
+    use crate::command;
+
+    /// README and book keep their rules; `cargo xtask tidy` prints the same.
+    #[test]
+    fn readme_and_book_keep_their_rules() {
+        let sources = read_sources(&command::workspace()).unwrap();
+        let findings = manual::check(&sources);
+        let errors: Vec<String> = findings
+            .iter()
+            .filter(|it| it.severity == Severity::Error)
+            .map(Finding::to_string)
+            .collect();
+        assert_eq!(errors, [""; 0]);
+    }
 
     /// What one rule says of one file, without its path.
     #[track_caller]
