@@ -161,8 +161,8 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
     refused
 }
 
-/// Words have no branches of their own, or the verifier would walk four ways from here on, and no comparison of arrays, which
-/// is a call that goes byte by byte on the BPF target.
+/// Words are compared without branches of their own: the verifier would follow four paths from here on. They are not compared
+/// as arrays: on the BPF target that is a call that goes byte by byte.
 #[inline(always)]
 fn is_same(a: &[u64; 4], b: &[u64; 4]) -> bool {
     (a[0] ^ b[0] | a[1] ^ b[1] | a[2] ^ b[2] | a[3] ^ b[3]) == 0

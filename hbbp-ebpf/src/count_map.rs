@@ -1,8 +1,8 @@
 //! the count map: a hash table that all CPUs fill and user space reads through a mapping.
 //!
-//! It is our own, in a plain array, because of what the kernel's hash map costs: a drain of that is a syscall that
-//! copies entry by entry, and while it runs the kernel skips programs on perf events on that CPU without any count, so
-//! that the drain never sees itself. An addition is a helper call, a multiplication for each word of the key, and a look
+//! It is our own, in a plain array, because of what the kernel's hash map costs. A drain of that is a syscall that
+//! copies entry by entry. While it runs, the kernel skips programs on perf events on that CPU without any count, so the
+//! drain never samples itself. An addition is a helper call, a multiplication for each word of the key, and a look
 //! at a cache line or two.
 //!
 //! A key has a bucket of sixteen slots, and where that is full, the bucket behind it. Slots are filled in order and never
@@ -68,8 +68,8 @@ pub const fn state_of(hash: u64) -> u64 {
 
 /// The hash of a key, which begins with the seed of the run.
 ///
-/// Each word is mixed in by a multiplication with an odd constant that spreads its bits (the constants of SplitMix64 and
-/// of MurmurHash3's finalizer), and the upper half of the product is folded into the lower one.
+/// Each word is multiplied by an odd constant that spreads its bits, and the upper half of the product is folded into the
+/// lower one. The constants are those of SplitMix64 and of MurmurHash3's finalizer.
 #[inline(always)]
 pub const fn hash(words: &[u64; 4], seed: u64) -> u64 {
     let [address, tid, image, event] = *words;

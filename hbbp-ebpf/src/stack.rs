@@ -5,8 +5,8 @@
 //! space makes their streams: native code needs a half to a third of the instructions that a program needs for that, which
 //! can neither keep much in registers nor call anything.
 //!
-//! Each CPU has its own ring and its own cache of stacks, and the kernel does not nest programs on perf events, so
-//! nothing here is atomic but the two ends of the ring ([`crate::cpu::Cpu`]).
+//! Each CPU has its own ring and its own cache of stacks, and the kernel does not nest programs on perf events.
+//! So nothing here is atomic but the two ends of the ring ([`crate::cpu::Cpu`]).
 
 use crate::MAX_DEPTH;
 use crate::branch::BranchEntry;

@@ -1,7 +1,7 @@
 //! A count on its way to the count map, as numbers that the verifier knows nothing about.
 //!
-//! They lie in a map, behind volatile accesses: the verifier follows constants through registers and the stack and would
-//! walk what comes behind once for each value that a number can have, but what is loaded from a map is any number to it.
+//! They lie in a map, behind volatile accesses: the verifier follows constants through registers and the stack, and would
+//! check the code after them once for each value. A value that is loaded from a map is any number to it.
 
 use hbbp_ebpf::chain::PART;
 use hbbp_ebpf::{CountKey, Tally};

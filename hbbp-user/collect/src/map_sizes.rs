@@ -44,9 +44,10 @@ const CHAINS_PER_CPU: u32 = 4096;
 /// The fewest slots, 18 MB with both tables, and the most, 71 MB.
 const CHAINS: [u32; 2] = [1 << 13, 1 << 15];
 
-/// Sizes for this number of online CPUs; `stack_period` is the shortest period of events with branch stacks, if there are
-/// any, `counts` is what the user wants of each count map, and of the table of streams, and `callers` whether call chains are
-/// counted.
+/// Sizes for this number of online CPUs.
+///
+/// `stack_period` is the shortest period of events with branch stacks, if there are any. `counts` is the capacity that the user
+/// wants of each count map, and of the table of streams. `callers` says whether call chains are counted.
 pub(super) fn choose(
     n_online: usize,
     stack_period: Option<u64>,

@@ -1,8 +1,8 @@
 //! The records of a perf.data file one after the other, compressed ones unpacked.
 //!
-//! The crate linux-perf-data is not used for this: it allocates what a header claims (a hostile size aborts the
-//! program), unpacks a compressed record without a limit, holds all records of a file that has no round marks in
-//! memory, and passes over branch stacks. Here memory is bounded by two windows of fixed size.
+//! The crate linux-perf-data is not used for this. It allocates what a header claims (a hostile size aborts the
+//! program) and unpacks a compressed record without a limit. It holds all records of a file that has no round marks in
+//! memory, and skips branch stacks. Here memory is bounded by two windows of fixed size.
 //! Formats: `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/event.h` in the kernel tree.
 
 use std::io::Read;

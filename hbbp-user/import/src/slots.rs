@@ -4,9 +4,9 @@
 //! stacks are therefore taken behind some branches more often than these are executed, and so are the streams in them. How
 //! much more often, two things tell:
 //!
-//! 1. What the trigger counts behind each branch. Where that is time and records hold cycles, or instructions or branches of
-//!    streams whose text is known, older slots show how many of them pass, and a stack weighs the inverse of what passes
-//!    behind its own.
+//! 1. What the trigger counts behind each branch. Older slots show how many of these pass after a branch: cycles where
+//!    records hold them, and instructions or branches of streams whose text is known. A stack weighs the inverse of what
+//!    passes after its own branch.
 //! 2. The shares of branches in the slots. Every branch of a running program has the same share in every slot, newest or
 //!    oldest. So a stack weighs as much more or less as its trigger has a larger or smaller share in older slots than as
 //!    trigger; as the older slots are themselves of weighed stacks, this is repeated. No model of a processor is in it. But it
@@ -335,8 +335,9 @@ impl SlotWeights {
     }
 }
 
-/// Weights such that code ran as often as its stacks are many, divided by what an average stream around it took, of which
-/// `inside` has the mean of those in the stacks of each branch.
+/// Weights such that code ran in proportion to its number of stacks, divided by the time of an average stream around it.
+///
+/// `inside` has the mean time of the streams in the stacks of each branch.
 fn scaled(pairs: &Pairs, weights: &[f64], inside: &[f64]) -> Vec<f64> {
     let took: Vec<f64> = weights
         .iter()

@@ -4,8 +4,8 @@
 //! for both. What is left between the two is chance: where in the work their samples fall. How large chance is, the
 //! recording itself tells: the variance from stack to stack, times the number of stacks, is that of a sum over
 //! independent stacks, and that of the difference of two such sums is twice as much. Samples at a fixed distance are not
-//! independent, though: over most work they spread more evenly, but a system call that is made over and over has its own
-//! distance, and where the two nearly fit, the samples stay in the same part of it for long.
+//! independent, though. Over most work they spread more evenly. But a repeated system call has a period of its own: if the
+//! two nearly match, the samples stay in the same part of the call for long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

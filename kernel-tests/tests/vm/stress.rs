@@ -23,8 +23,9 @@ const DEPTH: u64 = 32;
 /// Rounds of work of each CPU, unless HBBP_STRESS says otherwise. A round makes a hundred thousand samples and more.
 const ROUNDS: u32 = 1;
 
-/// Room for counts so small that drains come early ([`MOST_ENTRIES`] streams, half of which ask for one), some of them within
-/// milliseconds of each other, and that the count maps are full at times, which has to be counted.
+/// Capacity of the count maps, so small that drains come early, some of them within milliseconds of each other.
+///
+/// Half of [`MOST_ENTRIES`] streams ask for a drain. The maps are full at times, which has to be counted.
 const MOST_ENTRIES: &str = "16384";
 
 /// Works on eight CPUs at once, while a tracepoint is switched on and off, so that kernel code is counted apart each time.

@@ -128,8 +128,8 @@ fn joined(weights: &[f64]) -> impl Iterator<Item = Vec<f64>> {
 /// other. Streams of one stack come together, so that chance leaves more than the hits alone tell, and `virtual`, which does
 /// the same all the time, can have two phases for one.
 ///
-/// Phases are not counted. A few intervals in which the program goes from one phase to the next are one phase or two by where
-/// the borders of intervals fall, and any weight from which on a phase counts would have such a phase on either side of it.
+/// The number of phases is not checked. The few intervals in which the program changes its phase form one phase or two, depending
+/// on the borders of intervals. Any least weight of a phase would have such phases on either side of it.
 fn phases_apart(ours: &SimPoints, theirs: &SimPoints) -> f64 {
     let (ours, theirs) = (weights(ours), weights(theirs));
     let as_they_are = apart(&ours, &theirs);

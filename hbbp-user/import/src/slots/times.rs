@@ -7,8 +7,8 @@
 //! between loops have no part in it; the times serve to find these. Nothing overlaps in this model; what a processor does
 //! besides is [`MODEL_ERROR`].
 //!
-//! The fit is Fisher scoring of a quasi-Poisson model in the logarithms of the times, with the times that manuals state as a
-//! prior ([`super::super::kinds`]), so that a kind of which a recording tells nothing keeps these.
+//! The fit is Fisher scoring of a quasi-Poisson model in the logarithms of the times. The times that manuals state are the
+//! prior ([`super::super::kinds`]): a kind that the recording has no information on keeps them.
 
 use hbbp_model::kinds::{KNOWN_TIMES, Kinds, N_KINDS};
 

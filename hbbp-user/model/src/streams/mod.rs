@@ -1,9 +1,8 @@
 //! The streams of branch stacks, counted: the one way from a stack to how often each stream was seen, for what is collected
 //! live and for recordings.
 //!
-//! A stack makes up to 31 streams, hot code makes the same ones again and again, and all that a report says of branch stacks
-//! begins here, so that this is the busiest loop of user space: for each stream one multiplication and a look at one line of
-//! a hash table ([`Table::follow`]). What belongs to a stack is settled here: where it begins, what it weighs, what is older
+//! This is the busiest loop of user space: a stack has up to 31 streams, and hot code repeats the same ones. Each stream costs
+//! one multiplication and a look at one line of a hash table ([`Table::follow`]). What belongs to a stack is settled here: where it begins, what it weighs, what is older
 //! than a context switch, and its oldest branch. Whether a stream can have run at all is judged once for each distinct one:
 //! live when it is taken out ([`Streams::take_possible`]), and of a recording, which is kept as it is, when it is located.
 
