@@ -70,7 +70,7 @@ enum Task {
     Bench,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
-    /// Count circles of files, public items, tuples as parameters and wide structs.
+    /// Count long sentences, circles of files, public items, tuples as parameters and wide structs.
     Counts,
     /// Run every check of a change: formatting, lints, tidy rules, tests.
     Ci,

@@ -7,6 +7,7 @@ mod imports;
 mod manual;
 mod options;
 mod rust;
+mod sentences;
 mod shapes;
 mod text;
 mod words;
@@ -25,13 +26,14 @@ const SKIPPED: [&str; 2] = [".git", "target"];
 /// A rule about one file.
 type Rule = fn(&Source) -> Vec<Finding>;
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     text::module_doc,
     text::size,
     text::blanks,
     text::name,
     text::foreign,
     text::safety,
+    sentences::check,
     words::standard,
 ];
 
@@ -89,7 +91,7 @@ pub(crate) fn outdated_tables() -> Result<Vec<(String, String)>> {
     Ok(outdated.map(|(path, text)| (path.to_owned(), text)).collect())
 }
 
-/// Prints the circles of files, and how many there are of them and of other shapes.
+/// Prints the circles of files, and how many there are of them, of long sentences and of other shapes.
 pub(crate) fn counts() -> Result<()> {
     let sources = read_sources(&command::workspace())?;
     let built = without_tests(&sources);
@@ -98,6 +100,8 @@ pub(crate) fn counts() -> Result<()> {
         println!("{circle}");
     }
     let shapes = shapes::shapes(&built);
+    let (sentences, long) = sentences::counts(&sources);
+    println!("{sentences} sentences of comments and documentation, {long} of them too long");
     println!("{} circles of files", circles.len());
     println!("{} public items below hbbp-user", shapes.public);
     println!("{} functions with a tuple as parameter", shapes.with_tuples);
