@@ -51,7 +51,7 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     }
 }
 
-/// The interval that kernel code is counted in; the slice where these are told apart, for all code.
+/// The interval that kernel code is counted in; the slice where these are distinguished, for all code.
 #[inline(always)]
 pub(crate) fn interval() -> u32 {
     if slice::are_told_apart() {

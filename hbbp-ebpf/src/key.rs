@@ -62,7 +62,7 @@ pub const PER_THREAD: u64 = 1 << 32;
 /// The thread group id of a process that is not in the pid namespace of user space. No process has it.
 pub const OUTSIDE: u32 = u32::MAX;
 
-/// Intervals are told apart modulo this.
+/// Intervals are distinguished modulo this.
 pub const INTERVALS: u32 = 1 << 20;
 
 /// In place of a slice: the progress of the thread has no place.

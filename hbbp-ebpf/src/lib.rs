@@ -69,7 +69,7 @@ pub mod name {
     pub const LAST_COUNTS: &str = "LAST_COUNTS";
     /// `u64`: offset of `count` in the kernel's `struct perf_event`, 0 where it is not known.
     pub const EVENT_COUNT_OFFSET: &str = "EVENT_COUNT_OFFSET";
-    /// `u64`: units of the counting event in a slice, 0 where slices are not told apart.
+    /// `u64`: units of the counting event in a slice, 0 where slices are not distinguished.
     pub const SLICE: &str = "SLICE";
     /// `u32`: which events, by the bit of their number, count what makes a slice.
     pub const SLICE_EVENTS: &str = "SLICE_EVENTS";

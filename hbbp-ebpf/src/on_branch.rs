@@ -46,7 +46,7 @@ fn address(ctx: &PerfEventContext) -> u64 {
 #[inline(always)]
 fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcome {
     let ring = RING.load();
-    // Without a place it is a number that no map has.
+    // A CPU without a slot gets a number outside of all maps, so that both lookups fail.
     let own = (cpu.place as u32).wrapping_sub(1);
     let at = own.wrapping_mul(ring).wrapping_add(cpu.head as u32 & (ring - 1));
     let (Some(stack), Some(cache)) = (STACKS.get_ptr_mut(at), CACHED.get_value_ptr_mut(0, &own)) else {
@@ -85,7 +85,7 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcom
     let outcome = append(stack, (&context, depth, time), cpu, ring);
     if outcome == Outcome::Full {
         let key = count::key(stack.entries[0].from, EventTag::refused(EVENT));
-        // Where it has no place there either, user space finds one less than were refused.
+        // If this fails too, the count by function is one short; the total stays exact.
         let _ = count::add(&key, period, &mut cpu.begun);
     }
     outcome

@@ -2,7 +2,7 @@
 //!
 //! The progress of a thread is the sum of what its samples stand for ([`event_count::units`]), and its slice is that
 //! divided by the length of a slice. A thread without a place there has no slice, and its samples say so. Where slices are
-//! not told apart, the constants make all of this dead code, which the verifier leaves out.
+//! not distinguished, the constants make all of this dead code, which the verifier leaves out.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
@@ -14,7 +14,7 @@ use hbbp_ebpf::key::{BEHIND_LAST_SLICE, NO_PLACE};
 use crate::event_count;
 use crate::maps::{PROGRESS, SLICE, SLICE_EVENTS, SLICE_RINGS, SLICE_THREADS};
 
-/// Whether slices are told apart.
+/// Whether slices are distinguished.
 #[inline(always)]
 pub(crate) fn are_told_apart() -> bool {
     SLICE.load() != 0

@@ -79,6 +79,6 @@ pub(crate) struct ChainWork {
     pub(crate) hash: Number,
     pub(crate) number: Number,
     pub(crate) top: Number,
-    /// The part of the kernel, and that of user code right behind it.
+    /// The kernel's part, followed by that of user code.
     pub(crate) words: [u64; 2 * PART],
 }

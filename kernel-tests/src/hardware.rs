@@ -13,7 +13,7 @@ use crate::{host, layout};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
     /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
-    /// every run: runs repeat whatever else the host does, and costs can be told in instructions.
+    /// every run: runs repeat whatever else the host does, and costs can be stated in instructions.
     Instructions,
     /// The host's time.
     Host,

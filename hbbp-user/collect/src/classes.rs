@@ -180,7 +180,7 @@ impl ClassCounters {
         counts.into_iter().filter(|count| 0 < count.running).collect()
     }
 
-    /// Takes over what a set counted in its turn, which has ended.
+    /// Adds what a set counted in its turn, which has ended.
     fn read(&mut self, set: usize) {
         let Some(set) = self.sets.get_mut(set) else {
             return;

@@ -33,7 +33,7 @@ pub struct CountMaps {
     begun_before: u64,
     /// Capacity of a count map, in counts.
     capacity: u64,
-    /// What was counted in each slice, where these are told apart.
+    /// What was counted in each slice, where these are distinguished.
     slices: Option<Slices>,
 }
 
@@ -94,7 +94,7 @@ impl CountMaps {
         self.slices.take()
     }
 
-    /// Whether slices are told apart.
+    /// Whether slices are distinguished.
     pub const fn has_slices(&self) -> bool {
         self.slices.is_some()
     }

@@ -46,7 +46,7 @@ impl Online {
         }
     }
 
-    /// Takes over which are online now; returns those that went, and those that came.
+    /// Sets which are online now; returns those that went, and those that came.
     pub(super) fn look(&mut self, now: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let now: BTreeSet<u32> = now.iter().copied().collect();
         let went: Vec<u32> = self.now.difference(&now).copied().collect();

@@ -1,6 +1,6 @@
 //! Puts the counts of a drain in order: equal keys become one, and what ran close together stands together.
 //!
-//! Rows are told apart by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
+//! Rows are distinguished by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
 //! so that each text range is looked up once and differences are short. So a number of 32 bits is sorted, made of
 //! the place within a MiB and a hash of what that MiB is; only where it is equal are whole keys compared.
 //! The order depends on the keys alone, so that equal drains make equal snapshots.

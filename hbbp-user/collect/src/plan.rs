@@ -38,7 +38,7 @@ pub struct Plan {
     pub classes: ClassCounting,
 }
 
-/// Where slices are told apart, what takes their counts; and the key of a stream.
+/// Where slices are distinguished, what takes their counts; and the key of a stream.
 pub(super) fn in_slices(choice: &Choice) -> (Option<Slices>, fn(StackOwner, Counted) -> CountKey) {
     match choice.slices {
         None => (None, StackOwner::key),
@@ -80,7 +80,7 @@ pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<
     }
 }
 
-/// Where the programs find what an event has counted, if slices are told apart.
+/// Where the programs find what an event has counted, if slices are distinguished.
 pub(super) fn event_count_offset(
     plan: &Plan,
     btf: &Result<Btf, String>,

@@ -28,7 +28,7 @@ pub enum Vendor {
     Other,
 }
 
-/// An encoding with the highest `precise_ip` that makes sense for it; lower ones are tried after it.
+/// An encoding with the highest useful `precise_ip`; lower levels are tried after it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Encoding {
     /// `perf_event_attr.config`.
@@ -88,7 +88,7 @@ const INTEL: Core = Core {
     // the newest entry for the branch that led to the recorded address (ds.c, intel_pmu_pebs_fixup_ip). The interrupt of an imprecise
     // event comes later, by some tens of cycles. Before Skylake, the kernel drops the records of two precise events that fire at once
     // (intel_pmu_drain_pebs_nhm). That should be fewer than one sample in a thousand at the default periods, by their lengths; it was
-    // not measured. They are told as missing.
+    // not measured. They are counted as missing.
     taken: Some(near_taken(0x20c4, 2)),
     classes: class_events::IVY_BRIDGE,
     repeats_newest: false,

@@ -61,7 +61,7 @@ struct Head {
     times: Option<u64>,
 }
 
-/// The first pass. `progress` is told how many bytes have been read.
+/// The first pass. `progress` is called with the number of bytes read.
 pub fn read_script_records(
     input: impl BufRead,
     progress: &mut dyn FnMut(u64),

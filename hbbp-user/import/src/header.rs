@@ -144,7 +144,7 @@ pub(super) fn read_header(
     ))
 }
 
-/// Reads the sections of the features that serve, by the table at `table`: two words for each bit of the mask.
+/// Reads the sections of the features that are used. The table at `table` has two words for each bit of the mask.
 fn read_features(
     file: &mut (impl Read + Seek),
     table: u64,

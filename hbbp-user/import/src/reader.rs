@@ -169,7 +169,7 @@ impl<R: Read> Window<R> {
         self.base() + wide(self.at)
     }
 
-    /// Sees to it that the next record is in memory, and says how long it is; `None` at the end.
+    /// Loads the next record into memory, and returns its length; `None` at the end.
     fn next_size(&mut self) -> Result<Option<usize>, ImportError> {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or(&[]);

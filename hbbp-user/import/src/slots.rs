@@ -1,24 +1,25 @@
-//! What a stack weighs that another event than taken branches triggered.
+//! Weights of branch stacks that another event than taken branches triggered.
 //!
-//! Such an event overflows where it counts fast: cycles where code is slow, instructions in long runs between branches. Its
-//! stacks are therefore taken behind some branches more often than these are executed, and so are the streams in them. How
-//! much more often, two things tell:
+//! Such an event overflows where it counts fast: cycles in slow code, instructions in long runs between branches. Its stacks
+//! are therefore sampled after some branches more often than these are executed, and so are the streams in them. Two things
+//! show by how much:
 //!
-//! 1. What the trigger counts behind each branch. Older slots show how many of these pass after a branch: cycles where
+//! 1. What the trigger counts after each branch. Older slots show how many of these pass after a branch: cycles where
 //!    records hold them, and instructions or branches of streams whose text is known. A stack weighs the inverse of what
 //!    passes after its own branch.
 //! 2. The shares of branches in the slots. Every branch of a running program has the same share in every slot, newest or
-//!    oldest. So a stack weighs as much more or less as its trigger has a larger or smaller share in older slots than as
-//!    trigger; as the older slots are themselves of weighed stacks, this is repeated. No model of a processor is in it. But it
+//!    oldest. So the weight of a stack is the share of its trigger in older slots, divided by its share as a trigger. The
+//!    older slots belong to reweighted stacks themselves, so this is iterated. It needs no model of a processor, but it
 //!    compares only code that occurs in one stack.
 //!
-//! Loops that are never left within a stack are compared by what the trigger counts, and so are the rings (an interrupt leaves no
-//! branch that leads there): code ran as often as its stacks are many, divided by what passes in an average stream around it.
-//! Where time is the trigger and records hold no cycles, the recording itself tells what kinds of instructions take: a branch that
-//! triggers twice the stacks that its share in older slots suggests leads to a stream of twice the time of those around it
-//! ([`times`]). Where the text is unknown or something else is the trigger, streams of as many bytes are taken for equally long.
+//! Loops that are never left within a stack are compared by what the trigger counts. So are the rings, as an interrupt leaves no
+//! branch into the kernel. Executions are then the number of stacks divided by what passes in an average stream around the code.
 //!
-//! What that leaves on the emulated machine: kernel-tests/results/time-triggered.txt.
+//! Where time is the trigger and records hold no cycles, the times of instruction kinds are fitted to the recording ([`times`]): a
+//! branch that triggers twice the stacks that its share in older slots suggests leads to a stream of twice the time. Where the
+//! text is unknown or something else is the trigger, streams of equal length in bytes count as equally long.
+//!
+//! The remaining errors on the emulated machine are in kernel-tests/results/time-triggered.txt.
 
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;

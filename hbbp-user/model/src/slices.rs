@@ -59,7 +59,7 @@ pub struct Code {
     pub tid: u32,
 }
 
-/// Distinct code that is told apart: with its numbers 60 MB. A recording of an hour of compilers has half of that.
+/// Distinct code that is distinguished: with its numbers 60 MB. A recording of an hour of compilers has half of that.
 const MAX_CODE: usize = 1 << 20;
 
 /// Bytes that the hits of all slices may take: 36,000 slices with 1000 blocks each.

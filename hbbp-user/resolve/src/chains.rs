@@ -9,7 +9,7 @@ use hbbp_model::snapshot::fold::merge_rows;
 use hbbp_model::snapshot::{ChainCount, ProcessIdx};
 
 impl Resolver {
-    /// Takes over call chains. To be called before the counts of the same drain are ([`Self::drained`]), to whose last part
+    /// Adds call chains. To be called before the counts of the same drain are ([`Self::drained`]), to whose last part
     /// they belong.
     pub fn chained(&mut self, chains: impl IntoIterator<Item = RawChain>) {
         self.chains.extend(chains);

@@ -76,7 +76,7 @@ pub enum Target {
 pub struct Recorded {
     /// What was measured.
     pub snapshot: Snapshot,
-    /// What was counted in each slice, where these are told apart.
+    /// What was counted in each slice, where these are distinguished.
     pub slices: Option<Slices>,
     /// The command, running or exited.
     pub command: Option<Command>,

@@ -176,7 +176,7 @@ fn distance(a: &BTreeMap<u64, f64>, b: &BTreeMap<u64, f64>) -> f64 {
     off.sum::<f64>() / 2.0
 }
 
-/// The distance from exact counts of the Skylake recording, and of others like it: as recorded, and weighed.
+/// The distance from exact counts of the Skylake recording, and of others like it: as recorded, and reweighted.
 fn skylake_distances(recording: &Path, folder: &Path) -> [f64; 2] {
     let binary = folder.join("propeller_sample_1.bin");
     let exact = shares(&std::fs::read_to_string(folder.join("propeller_sample_1.exact_counts")).unwrap());

@@ -5,7 +5,7 @@ use hbbp_model::snapshot::file::{encode, parse};
 
 use super::{random_below, small};
 
-/// The header of a file, and its sections cut apart; see the module `container` for the layout.
+/// Splits a file into its header and its sections; the module `container` has the layout.
 fn cut_apart(file: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (header, mut rest) = file.split_at(12);
     let mut sections = Vec::new();

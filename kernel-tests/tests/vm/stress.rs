@@ -103,7 +103,7 @@ fn run(rounds: u32) -> Option<Outcome> {
     )
 }
 
-/// Every sample that the driver delivered is counted once, refused or skipped, and each of these is told.
+/// Every sample that the driver delivered is counted once, refused or skipped, and each of these is reported.
 #[test]
 #[ignore = "runs in --all"]
 fn eight_cpus_lose_nothing_while_maps_are_drained() {

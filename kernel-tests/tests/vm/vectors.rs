@@ -221,7 +221,7 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
             .flat_map(|it| it.keys().map(String::as_str))
             .collect();
         let numbers: BTreeMap<&str, u32> = all.into_iter().zip(0..).collect();
-        // Phases that differ by less than the chance of samples cannot be told apart by them: both choose what can be.
+        // Phases that differ by less than the chance of samples cannot be distinguished by them: both choose what can be.
         let chance = chance_of(&text("bb.out"));
         let (own, of_trace) = (points_of(&ours, chance), points_of(&exact, chance));
         let [own_functions, of_valgrind] = by_function

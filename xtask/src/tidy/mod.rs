@@ -26,7 +26,7 @@ const SKIPPED: [&str; 2] = [".git", "target"];
 /// A rule about one file.
 type Rule = fn(&Source) -> Vec<Finding>;
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     text::module_doc,
     text::size,
     text::blanks,
@@ -35,6 +35,7 @@ const RULES: [Rule; 8] = [
     text::safety,
     sentences::check,
     words::standard,
+    words::prose,
 ];
 
 /// Prints what is untidy in the workspace, and fails if that is more than warnings.

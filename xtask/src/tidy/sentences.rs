@@ -81,7 +81,7 @@ fn sentences(source: &Source) -> Vec<Sentence> {
 }
 
 /// The mark of a comment that fills a line, and its text.
-fn comment(line: &str) -> Option<(&str, &str)> {
+pub(super) fn comment(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_start();
     let marks = ["//!", "///", "//"].into_iter();
     marks

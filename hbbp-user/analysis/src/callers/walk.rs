@@ -4,7 +4,7 @@
 //! did not call, and no call stands before it. User code has frame pointers or has not: without one the kernel reads what an
 //! outer function, or anything else, left there (`perf_callchain_user` in arch/x86/events/core.c). So a caller counts where the
 //! code of the function that it called says that the return address is at that place ([`super::frame`]), and where a call stands
-//! right before that. Compilers leave out the frames of functions that call nothing, whatever they are told; there the return
+//! right before that. Compilers leave out the frames of functions that call nothing, with any option; there the return
 //! address is on top of the stack.
 
 use std::cell::RefCell;

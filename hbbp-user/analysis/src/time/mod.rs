@@ -179,8 +179,8 @@ impl Amount {
     }
 }
 
-/// What the time of a sample of this event is taken times: samples that were due for each that was received, where executions are tied
-/// to what was counted as well.
+/// Factor on the time of a sample of this event: expected samples divided by received ones, if executions are scaled to counts as
+/// well.
 pub fn scale(snapshot: &Snapshot, counts: &BlockCounts, event: EventIdx) -> f64 {
     let is_tied = counts.untied.is_some();
     let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);

@@ -50,7 +50,7 @@ impl Costs {
         0.0 < self.passed && self.n_in_stacks <= 2.0 * self.n_behind
     }
 
-    /// How many streams of these run while one of `all` does.
+    /// Execution rate of this class relative to `all`.
     pub(super) fn weight(&self, all: &Self) -> f64 {
         let (cost, n, mean) = if all.are_known() {
             (self.passed, self.n_behind, all.passed / all.n_behind)

@@ -20,7 +20,7 @@ const MAX_REMAPPED: usize = 4096;
 const MAX_PARTS: usize = 1024;
 
 impl ProcessIndex {
-    /// Takes over what /proc shows of a process, as of `time` (0: since before the run).
+    /// Applies what /proc shows of a process, as of `time` (0: since before the run).
     /// A process that is known already keeps its image and gains the mappings that it lacks, unless it runs another
     /// program by now: then the record of its exec was lost.
     /// A process that has ended and is waited for has no mappings any more, and is not another program.

@@ -40,7 +40,7 @@ const MAX_SPLITS: usize = 16;
 const ONE_PATCH: u64 = 50_000_000;
 
 impl UserSpace {
-    /// Takes over which text was mapped again in this drain, and what the last comparison found.
+    /// Notes which text was mapped again in this drain, and what the last comparison found.
     /// Returns the times at which the drain is to be split.
     pub(super) fn begin_comparison(&mut self, losses: &mut Losses) -> Vec<u64> {
         let remapped = self.index.take_remapped();

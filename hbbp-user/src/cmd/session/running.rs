@@ -31,7 +31,7 @@ use hbbp_resolve::user::proc_scan::read_processes;
 /// changed without a record.
 pub(crate) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
-/// The same where slices are told apart, whose counts fill the maps sooner.
+/// The same where slices are distinguished, whose counts fill the maps sooner.
 const DRAIN_SLICES_EVERY: Duration = Duration::from_millis(500);
 
 /// Memory that the counts of a recording may take beside those of its slices: an hour has many drains.
@@ -226,7 +226,7 @@ impl Session {
         Ok(self.finish_with_slices()?.0)
     }
 
-    /// The same, with what was counted in each slice where these are told apart.
+    /// The same, with what was counted in each slice where these are distinguished.
     pub(crate) fn finish_with_slices(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
         let closed = self.end()?;
         let snapshot = self.snapshot(closed);

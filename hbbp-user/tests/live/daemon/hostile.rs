@@ -128,7 +128,7 @@ fn replaced(folder: &Path, name: &str, by: impl Fn(&Path)) {
 /// Some ms of any processor.
 const TIMES: u64 = 200_000_000;
 
-/// Writes to a file and shortens it until it is told to end.
+/// Writes to a file and shortens it until it is stopped.
 fn keep_changing(path: &Path, end: &AtomicBool) {
     let whole = fs::read(path).unwrap();
     while !end.load(Ordering::Relaxed) {
