@@ -17,7 +17,7 @@ use crate::maps::{
 };
 use crate::{log, slice};
 
-/// What the current task is counted under: thread group id, exec id, and thread id where threads are counted apart.
+/// What the current task is counted under: thread group id, exec id, and thread id where threads are counted separately.
 #[inline(always)]
 pub(crate) fn task() -> [u32; 3] {
     let [tgid, tid] = ids();
@@ -69,7 +69,7 @@ fn is_together(address: u64) -> bool {
     is_kernel(address) && SPLIT_KERNEL.load() == 0
 }
 
-/// The thread group id of the current task as user space knows it, and its thread id where threads are counted apart.
+/// The thread group id of the current task as user space knows it, and its thread id where threads are counted separately.
 #[inline(always)]
 fn ids() -> [u32; 2] {
     let asked = PID_NAMESPACE.load();
@@ -211,7 +211,7 @@ pub(crate) fn claim(state: *mut u64) -> bool {
 }
 
 /// Fills a slot that was claimed. The processor keeps stores in their order, and the compiler keeps volatile ones
-/// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else stands in it.
+/// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else is in it.
 #[inline(always)]
 fn fill(slot: *mut count_map::Slot, words: &[u64; 4], state: u64, tally: &Tally) {
     // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.

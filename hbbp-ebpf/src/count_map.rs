@@ -5,7 +5,7 @@
 //! drain never samples itself. An addition is a helper call, a multiplication for each word of the key, and a look
 //! at a cache line or two.
 //!
-//! A key has a bucket of sixteen slots, and where that is full, the bucket behind it. Slots are filled in order and never
+//! A key has a bucket of sixteen slots, and where that is full, the bucket after it. Slots are filled in order and never
 //! freed while programs use the count map, so the first free one ends the search.
 //! A slot is claimed by a compare-and-exchange of its state, and filled before that says whose it is, by the hash of the
 //! key. A CPU that meets one being filled does not wait for it, as it may be in an NMI: it goes on to the next, or to the
@@ -57,7 +57,7 @@ pub const fn buckets_for(counts: u32) -> u32 {
     if buckets == 0 { 1 } else { buckets }
 }
 
-/// Buckets that may hold a key: its own and those behind it.
+/// Buckets that may hold a key: its own and those after it.
 pub const TRIED: u32 = 2;
 
 /// The state of a slot that holds a key with this hash: neither [`FREE`] nor [`CLAIMED`].
@@ -87,7 +87,7 @@ pub const fn bucket_of(hash: u64, n_buckets: u32) -> u32 {
     (((hash >> 32) * n_buckets as u64) >> 32) as u32
 }
 
-/// The bucket behind another, of this number of buckets.
+/// The bucket after another, of this number of buckets.
 #[inline(always)]
 pub const fn bucket_behind(bucket: u32, n_buckets: u32) -> u32 {
     if bucket + 1 < n_buckets { bucket + 1 } else { 0 }

@@ -110,7 +110,7 @@ fn append(
         return Outcome::Full;
     }
     // SAFETY: both are valid. The processor keeps stores in their order, and the compiler keeps volatile ones (Intel SDM
-    // vol. 3, 9.2.2): the head moves when all else stands there.
+    // vol. 3, 9.2.2): the head moves when all else is there.
     unsafe {
         (&raw mut stack.context.image).write_volatile(context.image);
         (&raw mut stack.context.kind).write_volatile(context.kind);
@@ -128,7 +128,7 @@ fn append(
 }
 
 /// Closes the gaps of entries that were never executed; their neighbours are neighbours of each other. The number that are
-/// left stands in the stack meanwhile: to the verifier what is loaded from a map is any number, while it would walk the
+/// left is in the stack meanwhile: to the verifier what is loaded from a map is any number, while it would walk the
 /// loop once for each value of one in a register.
 #[inline(always)]
 fn without_wrong_paths(stack: &mut Stack, wrong_path: &mut u64, depth: u64) -> u64 {

@@ -1,6 +1,6 @@
 //! A count on its way to the count map, as numbers that the verifier knows nothing about.
 //!
-//! They lie in a map, behind volatile accesses: the verifier follows constants through registers and the stack, and would
+//! They lie in a map, and accesses are volatile: the verifier follows constants through registers and the stack, and would
 //! check the code after them once for each value. A value that is loaded from a map is any number to it.
 
 use hbbp_ebpf::chain::PART;

@@ -24,7 +24,7 @@ pub struct Choice {
     /// Whether each ring has branch stacks by an event of its own.
     pub stacks: StackEvents,
     /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not distinguished.
-    /// Kernel code is to be kept apart by process with them.
+    /// Kernel code is to be kept separate by process with them.
     pub slices: Option<SliceCut>,
 }
 

@@ -161,7 +161,7 @@ impl ClassCounters {
         self.cost = own_time().saturating_sub(start);
     }
 
-    /// What was counted since the last call, of `enabled` ns in which samples were taken. To be called while it stands still.
+    /// What was counted since the last call, of `enabled` ns in which samples were taken. To be called while it is stopped.
     pub(super) fn take_counts(&mut self, enabled: u64, notes: &mut Vec<Advised>) -> Vec<ClassCount> {
         let counts: Vec<ClassCount> = self.events.iter_mut().map(|event| event.take(enabled)).collect();
         let missing: Vec<&str> = counts

@@ -239,7 +239,7 @@ impl Collector {
     }
 
     /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while sampling still
-    /// stands still.
+    /// is stopped.
     pub fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
         self.counters.set_scale(scale)
     }
@@ -305,7 +305,7 @@ impl Collector {
         self.counters.stop()
     }
 
-    /// What it knows of itself since the last call, after a drain while it stands still.
+    /// What it knows of itself since the last call, after a drain while it is stopped.
     pub fn take_totals(&mut self) -> anyhow::Result<Totals> {
         let mut totals = self.counters.take_totals(&self.cpus, self.stacks.as_ref())?;
         if let Some(chains) = &mut self.chains {

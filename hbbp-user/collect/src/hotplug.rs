@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::run::Event;
 
-/// A counter that stood still for longer while its CPU was always seen online had a CPU that went and came between two looks.
+/// A counter that was stopped for longer while its CPU was always seen online had a CPU that went and came between two looks.
 pub(super) const UNSEEN: u64 = 250_000_000;
 
 /// CPUs in the course of a run.

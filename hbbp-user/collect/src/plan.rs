@@ -24,9 +24,9 @@ pub struct Plan {
     pub scope: Scope,
     /// Which events, how often.
     pub choice: Choice,
-    /// Whether kernel addresses are kept apart by process.
+    /// Whether kernel addresses are kept separate by process.
     pub kernel: KernelCounts,
-    /// Whether the threads of a process are kept apart.
+    /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
     /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
@@ -131,7 +131,7 @@ pub(super) fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
 }
 
 /// Bit n: stacks of event number n are taken at near branches alone. That follows from what the event counts only where it is precise:
-/// the stack stands in its record, or is read in the interrupt that comes with the record ([`super::uarch`]). The stack of an
+/// the stack is in its record, or is read in the interrupt that comes with the record ([`super::uarch`]). The stack of an
 /// imprecise event is what the interrupt found some cycles later, and its newest entry is any branch.
 fn near_only(sources: &[Source]) -> u32 {
     let ends_near = |source: &Source| source.near_only && 0 < source.request.precise;

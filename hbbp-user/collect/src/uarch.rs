@@ -1,4 +1,4 @@
-//! Which events stand for "instructions retired" and "taken branches" on which processor, as data.
+//! Which events count "instructions retired" and "taken branches" on which processor, as data.
 //!
 //! A PMU of a driver that this table does not know may name them itself in its `events` folder.
 //! Encodings (umask << 8 | event) and constraints: Intel's perfmon event lists and
@@ -155,7 +155,7 @@ const ZEN_3: Core = Core {
     ..ZEN
 };
 
-/// The kind of core behind the PMU of that name; `None` for a processor that the table does not know.
+/// The kind of core that the PMU of that name belongs to; `None` for a processor that the table does not know.
 pub fn core(cpu: Cpu, pmu: &str) -> Option<Core> {
     match (cpu.vendor, cpu.family) {
         (Vendor::Intel, 6) if pmu == "cpu_atom" || pmu == "cpu_lowpower" => Some(efficient_core(cpu.model)),

@@ -62,7 +62,7 @@ struct Events<'a> {
     by_id: HashMap<u64, usize>,
     /// Where a sample has its id; `None` for a recording of one event.
     id_at: Option<usize>,
-    /// Whether all records have times; else their order in the file stands for it.
+    /// Whether all records have times; else their order in the file represents it.
     timed: bool,
 }
 

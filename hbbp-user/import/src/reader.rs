@@ -27,7 +27,7 @@ pub(super) mod user_record {
     pub(crate) const COMPRESSED2: u32 = 83;
 }
 
-/// A record as it stands in the file.
+/// A record as it is in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawRecord<'a> {
     /// `PERF_RECORD_*`.
@@ -56,7 +56,7 @@ enum Found {
 }
 
 impl<R: Read> Records<R> {
-    /// `input` stands at byte `offset` of the file; the records take up `len` bytes, or all that follows.
+    /// `input` is at byte `offset` of the file; the records take up `len` bytes, or all that follows.
     pub(super) fn new(input: R, offset: u64, len: Option<u64>) -> Self {
         let end = len.map(|len| offset.saturating_add(len));
         let input = Window {
@@ -151,7 +151,7 @@ struct Window<R> {
     bytes: Vec<u8>,
     /// Where the next record starts in `bytes`.
     at: usize,
-    /// Byte of the file behind `bytes`.
+    /// Byte of the file after `bytes`.
     offset: u64,
     /// Byte of the file where the records end.
     end: Option<u64>,

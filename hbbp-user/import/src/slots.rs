@@ -33,7 +33,7 @@ use hbbp_model::kinds::{KNOWN_TIMES, Kinds};
 use instructions::Instructions;
 use neighbours::{Neighbours, Pairs};
 
-/// The slot whose branch stands for the trigger. The newest one may be a copy on processors of the Skylake family: of a
+/// The slot whose branch represents the trigger. The newest one may be a copy on processors of the Skylake family: of a
 /// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and 2.8 %
 /// without weights. What runs after the trigger the event has chosen, so streams that are newer weigh nothing.
 pub(super) const TRIGGER: usize = 1;
@@ -309,7 +309,7 @@ impl SlotWeights {
         weights
     }
 
-    /// Weights by what passes behind the triggers: in what they count where that is known, else in bytes. Returns the events of
+    /// Weights by what passes after the triggers: in what they count where that is known, else in bytes. Returns the events of
     /// which it is known.
     fn weigh_by_costs(&mut self) -> Vec<u32> {
         let mut of_event: HashMap<u32, Costs> = HashMap::new();

@@ -55,7 +55,7 @@ pub struct Code {
     pub tgid: u32,
     /// `self_exec_id` of the task.
     pub exec_id: u32,
-    /// Thread id where threads are counted apart, else 0.
+    /// Thread id where threads are counted separately, else 0.
     pub tid: u32,
 }
 

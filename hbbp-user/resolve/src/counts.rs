@@ -55,7 +55,7 @@ impl Resolver {
     }
 
     /// Adds the counts of a part, and those `from_before` of user code: it is all in the first part, whose kernel
-    /// code alone is counted apart. Returns those that came after the part, but before the `end` of the drain.
+    /// code alone is counted separately. Returns those that came after the part, but before the `end` of the drain.
     fn interval<I: IntoIterator<Item = Raw>>(
         &mut self,
         raw: RawInterval<I>,

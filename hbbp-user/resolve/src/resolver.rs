@@ -79,7 +79,7 @@ impl Resolver {
         self.user.hasten_with(haste);
     }
 
-    /// Sets whether the threads of a process image are kept apart. To be called before anything is counted.
+    /// Sets whether the threads of a process image are kept separate. To be called before anything is counted.
     pub fn count_threads(&mut self, threads: ThreadCounts) {
         self.user.count_threads(threads);
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::load::built;
 use super::{kernel, number, run};
 
-/// A loop around two, of which the second divides; each stands on lines of its own.
+/// A loop around two, of which the second divides; each is on lines of its own.
 const SOURCE: &str = "#include <stdlib.h>
 #define KEPT(x) __asm__ volatile(\"\" : \"+r\"(x))
 __attribute__((noinline)) unsigned long work(unsigned long rounds)

@@ -184,7 +184,7 @@ fn the_limit_of_expansion_does_not_hit_our_own_files() {
 
 #[test]
 fn rows_that_end_early_are_malformed() {
-    // Field 1 is the table: one row of `text`, which ends behind the module.
+    // Field 1 is the table: one row of `text`, which ends after the module.
     let read = read_changed(|s| {
         let text = place(s, "text");
         s[text] = section("text", 0, 3, &[0x0a, 1, 0]);

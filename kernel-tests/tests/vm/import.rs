@@ -263,7 +263,7 @@ fn compare_errors(series: &str, recordings: &Recordings, outcome: &Outcome, stac
     let [live, imported] = ["live", "imported"].map(|profile| recordings.errors(profile));
     let [a, b] = [&live, &imported].map(|errors| errors.whole.average_weighted_error);
     println!("{series}: live {a:?}, imported {b:?}, LBR bound {bound}");
-    // A live run lets a stack right behind a far branch stand for two, since none is taken at that one; an import weighs all
+    // A live run lets a stack right after a far branch represent two, since none is taken at that one; an import weighs all
     // alike. That moves this share of the stacks, and a sum of differences by twice as much at most.
     let is_kernel = |address: u64| address >> 63 == 1;
     let is_behind_far = |stack: &&Vec<(u64, u64)>| matches!(stack[..], [(start, _), (_, end), ..] if is_kernel(start) != is_kernel(end));

@@ -28,7 +28,7 @@ const ROUNDS: u32 = 1;
 /// Half of [`MOST_ENTRIES`] streams ask for a drain. The maps are full at times, which has to be counted.
 const MOST_ENTRIES: &str = "16384";
 
-/// Works on eight CPUs at once, while a tracepoint is switched on and off, so that kernel code is counted apart each time.
+/// Works on eight CPUs at once, while a tracepoint is switched on and off, so that kernel code is counted separately each time.
 fn script(rounds: u32) -> String {
     format!(
         "set -e
@@ -61,7 +61,7 @@ hbbp-sys report --format json --top 1 /out/profile"
     .replace("cat >", "busybox cat >")
 }
 
-/// The rows of each interval that stand for the same: event, process, address or stream.
+/// The rows of each interval that represent the same: event, process, address or stream.
 fn twice(snapshot: &Snapshot) -> usize {
     let mut n_twice = 0;
     for interval in &snapshot.intervals {

@@ -101,8 +101,8 @@ fn weights(points: &SimPoints) -> Vec<f64> {
     points.points.iter().map(|(_, weight)| *weight).collect()
 }
 
-/// The greatest difference of the weights of two choices, the largest beside the largest. A phase that the other does not have
-/// stands beside nothing.
+/// The greatest difference of the weights of two choices, matched from the largest down. A phase that only one choice has is
+/// compared with zero.
 fn apart(ours: &[f64], theirs: &[f64]) -> f64 {
     let descending = |weights: &[f64]| {
         let mut weights = weights.to_vec();

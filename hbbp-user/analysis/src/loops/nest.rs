@@ -13,7 +13,7 @@ use hbbp_model::snapshot::{EventUnit, ModuleIdx, SourceLocations};
 /// The loops of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loops {
-    /// By falling time, or amount where time was not sampled beside it; an outer loop stands before its inner ones.
+    /// By falling time, or amount where time was not sampled beside it; an outer loop precedes its inner ones.
     pub loops: Vec<Loop>,
     /// Regions that go round and are entered at several blocks: no loops, in the same order.
     pub irreducible: Vec<Region>,

@@ -85,7 +85,7 @@ struct Pairs {
     last: Vec<Option<(u32, usize)>>,
 }
 
-/// Where each sum stands among the addends of a block.
+/// Where each sum is among the addends of a block.
 #[derive(Default)]
 struct Places {
     block: u64,

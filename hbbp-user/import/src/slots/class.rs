@@ -23,7 +23,7 @@ pub(super) struct Class {
 /// What passes while streams run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Costs {
-    /// What the trigger counts in the streams behind the branches of a class, where these are in older slots: of the one in
+    /// What the trigger counts in the streams after the branches of a class, where these are in older slots: of the one in
     /// which a stack is taken that has such a branch in the slot [`TRIGGER`]. 0 where nothing tells.
     pub(super) passed: f64,
     pub(super) n_behind: f64,

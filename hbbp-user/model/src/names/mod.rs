@@ -28,7 +28,7 @@ pub enum Demangle {
     Off,
 }
 
-/// How a function is shown where its name stands alone.
+/// How a function is shown where its name is alone.
 pub fn function(name: &str, demangle: Demangle) -> String {
     shown(name, demangle, Detail::Short)
 }

@@ -70,7 +70,7 @@ impl ProcessIndex {
         }
     }
 
-    /// Whether none of the files that a process maps now stands where the image has it.
+    /// Whether none of the files that a process maps now is where the image has it.
     fn is_other_program(&self, image: &ProcessImage, scanned: &Scanned) -> bool {
         let is_file = |m: &ImageMapping| self.file(m.file).is_some_and(|f| f.backing() == Backing::File);
         let mut now = scanned

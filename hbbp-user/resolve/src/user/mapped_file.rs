@@ -1,4 +1,4 @@
-//! Opening the file behind a mapping, without being led astray.
+//! Opening the file of a mapping, without being led astray.
 //!
 //! Paths come from processes of strangers, and the collector runs as root.
 //! So a file is first looked up without opening it (`O_PATH`), and must be a regular file that is not empty: the files of

@@ -1,4 +1,4 @@
-//! Names of threads that are counted apart, as they were notified, and which of them have entries.
+//! Names of threads that are counted separately, as they were notified, and which of them have entries.
 
 use std::collections::HashMap;
 use std::sync::Arc;

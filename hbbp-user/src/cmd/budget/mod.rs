@@ -106,7 +106,7 @@ impl Budget {
         self.control.is_urgent(now(), spent)
     }
 
-    /// Settles what the samples of a run cost, and sets the periods of the next one. To be called while sampling stands still.
+    /// Settles what the samples of a run cost, and sets the periods of the next one. To be called while sampling is stopped.
     pub(super) fn adapt(&mut self, collector: &mut Collector, run: &mut Run) -> anyhow::Result<()> {
         let spent = self.account(collector, run);
         let before = self.control.scale();

@@ -88,7 +88,7 @@ pub(crate) struct Session {
     pub(super) split: Vec<Range<u64>>,
     /// When to split the interval because of a patch.
     pub(crate) patched: Option<Instant>,
-    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted apart.
+    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted separately.
     pub(super) user_patched: bool,
     /// Earliest time of an extra drain because memory with code changed.
     pub(super) next_memory_drain: Instant,
@@ -204,7 +204,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was measured since the last call. Sampling stands still only while the counts are taken out of the maps, so that
+    /// What was measured since the last call. Sampling is stopped only while the counts are taken out of the maps, so that
     /// all sums close, and goes on before they are resolved.
     pub(crate) fn take(&mut self) -> anyhow::Result<Snapshot> {
         let mut closed = self.close()?;

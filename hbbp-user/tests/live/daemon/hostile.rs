@@ -64,10 +64,10 @@ fn run_mapped(flags: i32, file: i32, times: u64, code: &[u8]) {
     assert_ne!(at, libc::MAP_FAILED);
     let start = at.cast::<u8>().wrapping_add(0x800);
     if !code.is_empty() {
-        // SAFETY: the page is mapped writable, and the code fits behind its middle.
+        // SAFETY: the page is mapped writable, and the code fits after its middle.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start, code.len()) };
     }
-    // SAFETY: the loop stands there; it takes its argument in rdi and changes nothing else.
+    // SAFETY: the loop is there; it takes its argument in rdi and changes nothing else.
     let run: extern "C" fn(u64) = unsafe { std::mem::transmute(start) };
     run(times);
     // SAFETY: it was mapped above, and nothing refers to it.
