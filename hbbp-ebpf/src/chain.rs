@@ -26,7 +26,7 @@ pub struct Chain {
     pub image: u64,
     /// See [`Self::image`].
     pub kind: u64,
-    /// What stands on top of the stack of user code, 0 where that cannot be read: the return address of a function without a
+    /// What is on top of the stack of user code, 0 where that cannot be read: the return address of a function without a
     /// frame.
     pub top: u64,
     /// How many words there are.
@@ -40,7 +40,7 @@ pub struct Chain {
 
 const _: () = assert!(size_of::<Chain>() == 8 * 9 + 8 * WORDS);
 
-/// Slots where a chain may stand, one behind the other.
+/// Slots where a chain may stand, one after the other.
 pub const TRIED: u32 = 8;
 
 /// Whether a word is a mark and no address (`PERF_CONTEXT_MAX`).

@@ -17,7 +17,7 @@ use crate::maps::{
 };
 use crate::{log, slice};
 
-/// What the current task is counted under: thread group id, exec id, and thread id where threads are counted apart.
+/// What the current task is counted under: thread group id, exec id, and thread id where threads are counted separately.
 #[inline(always)]
 pub(crate) fn task() -> [u32; 3] {
     let [tgid, tid] = ids();
@@ -51,7 +51,7 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
     }
 }
 
-/// The interval that kernel code is counted in; the slice where these are told apart, for all code.
+/// The interval that kernel code is counted in; the slice where these are distinguished, for all code.
 #[inline(always)]
 pub(crate) fn interval() -> u32 {
     if slice::are_told_apart() {
@@ -69,7 +69,7 @@ fn is_together(address: u64) -> bool {
     is_kernel(address) && SPLIT_KERNEL.load() == 0
 }
 
-/// The thread group id of the current task as user space knows it, and its thread id where threads are counted apart.
+/// The thread group id of the current task as user space knows it, and its thread id where threads are counted separately.
 #[inline(always)]
 fn ids() -> [u32; 2] {
     let asked = PID_NAMESPACE.load();
@@ -161,8 +161,8 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
     refused
 }
 
-/// Words have no branches of their own, or the verifier would walk four ways from here on, and no comparison of arrays, which
-/// is a call that goes byte by byte on the BPF target.
+/// Words are compared without branches of their own: the verifier would follow four paths from here on. They are not compared
+/// as arrays: on the BPF target that is a call that goes byte by byte.
 #[inline(always)]
 fn is_same(a: &[u64; 4], b: &[u64; 4]) -> bool {
     (a[0] ^ b[0] | a[1] ^ b[1] | a[2] ^ b[2] | a[3] ^ b[3]) == 0
@@ -211,7 +211,7 @@ pub(crate) fn claim(state: *mut u64) -> bool {
 }
 
 /// Fills a slot that was claimed. The processor keeps stores in their order, and the compiler keeps volatile ones
-/// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else stands in it.
+/// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else is in it.
 #[inline(always)]
 fn fill(slot: *mut count_map::Slot, words: &[u64; 4], state: u64, tally: &Tally) {
     // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.

@@ -1,11 +1,11 @@
 //! the count map: a hash table that all CPUs fill and user space reads through a mapping.
 //!
-//! It is our own, in a plain array, because of what the kernel's hash map costs: a drain of that is a syscall that
-//! copies entry by entry, and while it runs the kernel skips programs on perf events on that CPU without any count, so
-//! that the drain never sees itself. An addition is a helper call, a multiplication for each word of the key, and a look
+//! It is our own, in a plain array, because of what the kernel's hash map costs. A drain of that is a syscall that
+//! copies entry by entry. While it runs, the kernel skips programs on perf events on that CPU without any count, so the
+//! drain never samples itself. An addition is a helper call, a multiplication for each word of the key, and a look
 //! at a cache line or two.
 //!
-//! A key has a bucket of sixteen slots, and where that is full, the bucket behind it. Slots are filled in order and never
+//! A key has a bucket of sixteen slots, and where that is full, the bucket after it. Slots are filled in order and never
 //! freed while programs use the count map, so the first free one ends the search.
 //! A slot is claimed by a compare-and-exchange of its state, and filled before that says whose it is, by the hash of the
 //! key. A CPU that meets one being filled does not wait for it, as it may be in an NMI: it goes on to the next, or to the
@@ -57,7 +57,7 @@ pub const fn buckets_for(counts: u32) -> u32 {
     if buckets == 0 { 1 } else { buckets }
 }
 
-/// Buckets that may hold a key: its own and those behind it.
+/// Buckets that may hold a key: its own and those after it.
 pub const TRIED: u32 = 2;
 
 /// The state of a slot that holds a key with this hash: neither [`FREE`] nor [`CLAIMED`].
@@ -68,8 +68,8 @@ pub const fn state_of(hash: u64) -> u64 {
 
 /// The hash of a key, which begins with the seed of the run.
 ///
-/// Each word is mixed in by a multiplication with an odd constant that spreads its bits (the constants of SplitMix64 and
-/// of MurmurHash3's finalizer), and the upper half of the product is folded into the lower one.
+/// Each word is multiplied by an odd constant that spreads its bits, and the upper half of the product is folded into the
+/// lower one. The constants are those of SplitMix64 and of MurmurHash3's finalizer.
 #[inline(always)]
 pub const fn hash(words: &[u64; 4], seed: u64) -> u64 {
     let [address, tid, image, event] = *words;
@@ -87,7 +87,7 @@ pub const fn bucket_of(hash: u64, n_buckets: u32) -> u32 {
     (((hash >> 32) * n_buckets as u64) >> 32) as u32
 }
 
-/// The bucket behind another, of this number of buckets.
+/// The bucket after another, of this number of buckets.
 #[inline(always)]
 pub const fn bucket_behind(bucket: u32, n_buckets: u32) -> u32 {
     if bucket + 1 < n_buckets { bucket + 1 } else { 0 }

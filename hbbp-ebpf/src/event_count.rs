@@ -1,8 +1,8 @@
-//! What a sample stands for, by the counter's own value: the units since the sample of the same event before, so that samples
+//! What a sample represents, by the counter's own value: the units since the sample of the same event before, so that samples
 //! that were lost between the two are in it.
 //!
 //! `bpf_perf_prog_read_value` refuses the events of a command, which the kernel copies to each task (kernel/events/core.c,
-//! `perf_event_read_local`), so the count is read where it stands: the driver has brought it up to date when the sample comes.
+//! `perf_event_read_local`), so the count is read where it is: the driver has brought it up to date when the sample comes.
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;

@@ -12,7 +12,7 @@ pub struct CountKey {
     pub tgid: u32,
     /// Low half of the task's `self_exec_id`, which grows at each exec (`fs/exec.c`); 0 as above.
     pub exec_id: u32,
-    /// Thread id where threads are counted apart, in the same pid namespace; else 0, and 0 as above.
+    /// Thread id where threads are counted separately, in the same pid namespace; else 0, and 0 as above.
     pub tid: u32,
     /// The event, and what is known of the sample.
     pub event: EventTag,
@@ -55,14 +55,14 @@ impl CountKey {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct EventTag(pub u32);
 
-/// Set beside the inode of the pid namespace ([`crate::name::PID_NAMESPACE`]) where threads are counted apart: so one load
+/// Set beside the inode of the pid namespace ([`crate::name::PID_NAMESPACE`]) where threads are counted separately: so one load
 /// tells whether anything but the thread group id in the initial namespace is asked for. An inode has 32 bits.
 pub const PER_THREAD: u64 = 1 << 32;
 
 /// The thread group id of a process that is not in the pid namespace of user space. No process has it.
 pub const OUTSIDE: u32 = u32::MAX;
 
-/// Intervals are told apart modulo this.
+/// Intervals are distinguished modulo this.
 pub const INTERVALS: u32 = 1 << 20;
 
 /// In place of a slice: the progress of the thread has no place.
@@ -78,7 +78,7 @@ pub struct Tally {
     /// Samples.
     pub hits: u64,
     /// Sum of the periods of these samples, in units of the event; for streams of period / (N-1) over the stacks of
-    /// N entries that held them (paper section III.B), in 1 / [`WEIGHT_ONE`] of a unit. A stack right behind a far branch,
+    /// N entries that held them (paper section III.B), in 1 / [`WEIGHT_ONE`] of a unit. A stack right after a far branch,
     /// where the event counts near ones alone, weighs twice: no stack can be taken at the far one.
     pub weight: u64,
     /// Time of the first one in ns of CLOCK_MONOTONIC: it tells which program the process ran then.

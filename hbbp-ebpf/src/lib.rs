@@ -1,8 +1,8 @@
 //! The contract between the kernel half and the user half of hbbp-sys.
 //!
-//! What both sides must agree on stands here and nowhere else: keys and values of the maps, the counters, the names
+//! What both sides must agree on is here and nowhere else: keys and values of the maps, the counters, the names
 //! of programs, maps and constants.
-//! Everything is `repr(C)` without padding, and a size assertion stands beside each layout: the object and its loader
+//! Everything is `repr(C)` without padding, and a size assertion is next to each layout: the object and its loader
 //! are built from the same sources in one build, so a layout may change freely as long as both sides compile.
 //! Logic of the programs that does not need the kernel is a plain function here, with unit tests on the host.
 #![no_std]
@@ -69,7 +69,7 @@ pub mod name {
     pub const LAST_COUNTS: &str = "LAST_COUNTS";
     /// `u64`: offset of `count` in the kernel's `struct perf_event`, 0 where it is not known.
     pub const EVENT_COUNT_OFFSET: &str = "EVENT_COUNT_OFFSET";
-    /// `u64`: units of the counting event in a slice, 0 where slices are not told apart.
+    /// `u64`: units of the counting event in a slice, 0 where slices are not distinguished.
     pub const SLICE: &str = "SLICE";
     /// `u32`: which events, by the bit of their number, count what makes a slice.
     pub const SLICE_EVENTS: &str = "SLICE_EVENTS";
@@ -79,7 +79,7 @@ pub mod name {
     pub const SLICE_THREADS: &str = "SLICE_THREADS";
     /// One [`super::cpu::Cpu`] for each CPU, mapped by user space.
     pub const CPUS: &str = "CPUS";
-    /// The rings of all CPUs, one behind the other: [`super::stack::Stack`].
+    /// The rings of all CPUs, one after the other: [`super::stack::Stack`].
     pub const STACKS: &str = "STACKS";
     /// Ring of `u64`: one arrives where the ring of a CPU is a quarter full.
     pub const WAKE: &str = "WAKE";
@@ -100,7 +100,7 @@ pub mod name {
     /// `u64`: offset of `self_exec_id` in the kernel's `task_struct`, 0 where it is not known.
     pub const EXEC_ID_OFFSET: &str = "EXEC_ID_OFFSET";
     /// `u64`: inode of the pid namespace that user space lives in, 0 where that is the initial one; and
-    /// [`super::key::PER_THREAD`] where threads are counted apart.
+    /// [`super::key::PER_THREAD`] where threads are counted separately.
     pub const PID_NAMESPACE: &str = "PID_NAMESPACE";
     /// `u64`: the device of that inode, as the kernel numbers it.
     pub const PID_NAMESPACE_DEVICE: &str = "PID_NAMESPACE_DEVICE";

@@ -36,7 +36,7 @@ pub(crate) static COUNTS_1: CountMap = CountMap::new();
 #[btf_map]
 pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
 
-/// See [`hbbp_ebpf::name::PROGRESS`]. The loader gives room where slices are told apart, here and below.
+/// See [`hbbp_ebpf::name::PROGRESS`]. The loader gives room where slices are distinguished, here and below.
 #[btf_map]
 pub(crate) static PROGRESS: HashMap<u32, u64, 1> = HashMap::new();
 
@@ -103,7 +103,7 @@ pub(crate) static CHAIN_STATS: PerCpuArray<ChainStats, 1> = PerCpuArray::new();
 #[btf_map]
 pub(crate) static TEXT: Array<[u8; TEXT_WINDOW], 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// What user space is told of modules that come and go.
+/// What user space receives about modules that come and go.
 #[btf_map]
 pub(crate) static MODULES: RingBuf<ModuleEvent, MODULE_RING> = RingBuf::new();
 

@@ -46,7 +46,7 @@ fn address(ctx: &PerfEventContext) -> u64 {
 #[inline(always)]
 fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcome {
     let ring = RING.load();
-    // Without a place it is a number that no map has.
+    // A CPU without a slot gets a number outside of all maps, so that both lookups fail.
     let own = (cpu.place as u32).wrapping_sub(1);
     let at = own.wrapping_mul(ring).wrapping_add(cpu.head as u32 & (ring - 1));
     let (Some(stack), Some(cache)) = (STACKS.get_ptr_mut(at), CACHED.get_value_ptr_mut(0, &own)) else {
@@ -85,7 +85,7 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcom
     let outcome = append(stack, (&context, depth, time), cpu, ring);
     if outcome == Outcome::Full {
         let key = count::key(stack.entries[0].from, EventTag::refused(EVENT));
-        // Where it has no place there either, user space finds one less than were refused.
+        // If this fails too, the count by function is one short; the total stays exact.
         let _ = count::add(&key, period, &mut cpu.begun);
     }
     outcome
@@ -110,7 +110,7 @@ fn append(
         return Outcome::Full;
     }
     // SAFETY: both are valid. The processor keeps stores in their order, and the compiler keeps volatile ones (Intel SDM
-    // vol. 3, 9.2.2): the head moves when all else stands there.
+    // vol. 3, 9.2.2): the head moves when all else is there.
     unsafe {
         (&raw mut stack.context.image).write_volatile(context.image);
         (&raw mut stack.context.kind).write_volatile(context.kind);
@@ -128,7 +128,7 @@ fn append(
 }
 
 /// Closes the gaps of entries that were never executed; their neighbours are neighbours of each other. The number that are
-/// left stands in the stack meanwhile: to the verifier what is loaded from a map is any number, while it would walk the
+/// left is in the stack meanwhile: to the verifier what is loaded from a map is any number, while it would walk the
 /// loop once for each value of one in a register.
 #[inline(always)]
 fn without_wrong_paths(stack: &mut Stack, wrong_path: &mut u64, depth: u64) -> u64 {

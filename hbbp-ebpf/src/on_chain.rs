@@ -61,7 +61,7 @@ fn unwind(ctx: &PerfEventContext, work: &mut ChainWork) {
     work.n.set((behind + n).min(WORDS as u64));
 }
 
-/// What stands on top of the stack of user code, 0 where that cannot be read.
+/// What is on top of the stack of user code, 0 where that cannot be read.
 #[inline(always)]
 fn top(ctx: &PerfEventContext, ip: u64) -> u64 {
     let mut word = 0_u64;
@@ -82,7 +82,7 @@ fn top(ctx: &PerfEventContext, ip: u64) -> u64 {
 /// Takes one part to this place. Returns how many words it has.
 #[inline(always)]
 fn part(ctx: &PerfEventContext, work: &mut ChainWork, at: usize, flags: u64) -> u64 {
-    // SAFETY: `at` is at most PART, and behind that there is room for as many words.
+    // SAFETY: `at` is at most PART, and after that there is room for as many words.
     let bytes = unsafe {
         let to = (&raw mut work.words).cast::<u64>().add(at);
         bpf_get_stack(

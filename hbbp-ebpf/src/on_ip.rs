@@ -36,7 +36,7 @@ pub(crate) fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> Sample {
         let key = count::key(ip, EventTag::new(EVENT, eflags));
         let outcome = count::add(&key, period, &mut cpu.begun);
         cpu.events[EVENT as usize].count(outcome);
-        // Behind the sample, which ends the span that it stands for.
+        // After the sample, which ends the span that it represents.
         slice::advance(ctx, EVENT, ip, period);
         log::sample(outcome, EVENT, ip);
     }

@@ -63,7 +63,7 @@ pub(crate) fn look_up(cache: &mut CachedStacks, stack: &Stack, context: &Context
     Seen::New
 }
 
-/// Whether all entries are the same. Those behind the last one of a stack that is not full are whatever the ring holds
+/// Whether all entries are the same. Those after the last one of a stack that is not full are whatever the ring holds
 /// from earlier stacks: where they differ, the stack is not taken for the same, which costs time and is not wrong.
 ///
 /// It is a function of its own because the compiler then has registers for both pointers: within the program it loads one

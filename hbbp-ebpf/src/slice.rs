@@ -1,8 +1,8 @@
 //! Slices: what ran while a thread, or all threads together, executed a given number of units of the counting event.
 //!
-//! The progress of a thread is the sum of what its samples stand for ([`event_count::units`]), and its slice is that
+//! The progress of a thread is the sum of what its samples represent ([`event_count::units`]), and its slice is that
 //! divided by the length of a slice. A thread without a place there has no slice, and its samples say so. Where slices are
-//! not told apart, the constants make all of this dead code, which the verifier leaves out.
+//! not distinguished, the constants make all of this dead code, which the verifier leaves out.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
@@ -14,7 +14,7 @@ use hbbp_ebpf::key::{BEHIND_LAST_SLICE, NO_PLACE};
 use crate::event_count;
 use crate::maps::{PROGRESS, SLICE, SLICE_EVENTS, SLICE_RINGS, SLICE_THREADS};
 
-/// Whether slices are told apart.
+/// Whether slices are distinguished.
 #[inline(always)]
 pub(crate) fn are_told_apart() -> bool {
     SLICE.load() != 0
@@ -47,7 +47,7 @@ pub(crate) fn advance(ctx: &PerfEventContext, event: u32, address: u64, period: 
     if !are_told_apart() || SLICE_EVENTS.load() & 1 << event == 0 {
         return;
     }
-    // Of every sample: what it stands for begins at the one before, whatever ring and task that was in.
+    // Of every sample: what it represents begins at the one before, whatever ring and task that was in.
     let units = event_count::units(ctx, period);
     let rings = SLICE_RINGS.load();
     let is_left_out = rings & IDLE == 0 && bpf_get_current_pid_tgid() == 0;

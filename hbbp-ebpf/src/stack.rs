@@ -5,8 +5,8 @@
 //! space makes their streams: native code needs a half to a third of the instructions that a program needs for that, which
 //! can neither keep much in registers nor call anything.
 //!
-//! Each CPU has its own ring and its own cache of stacks, and the kernel does not nest programs on perf events, so
-//! nothing here is atomic but the two ends of the ring ([`crate::cpu::Cpu`]).
+//! Each CPU has its own ring and its own cache of stacks, and the kernel does not nest programs on perf events.
+//! So nothing here is atomic but the two ends of the ring ([`crate::cpu::Cpu`]).
 
 use crate::MAX_DEPTH;
 use crate::branch::BranchEntry;
@@ -17,7 +17,7 @@ use crate::branch::BranchEntry;
 pub struct Context {
     /// The process image that ran: thread group id below, exec id above; see [`crate::CountKey`].
     pub image: u64,
-    /// The number of the event in the lowest 8 bits, the thread id where threads are counted apart, and the interval of
+    /// The number of the event in the lowest 8 bits, the thread id where threads are counted separately, and the interval of
     /// kernel code in the upper half. Thread ids have 22 bits (`PID_MAX_LIMIT` in include/linux/threads.h).
     pub kind: u64,
     /// The period of the sample, in units of the event.
@@ -28,11 +28,11 @@ pub struct Context {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stack {
-    /// Newest entry first; those behind `depth` are whatever the ring held.
+    /// Newest entry first; those after `depth` are whatever the ring held.
     pub entries: [BranchEntry; MAX_DEPTH],
     /// What its streams are counted under.
     pub context: Context,
-    /// Number of entries; those behind the first empty one are none.
+    /// Number of entries; those after the first empty one are none.
     pub depth: u64,
     /// Time of the sample in ns of CLOCK_MONOTONIC.
     pub time: u64,

@@ -1,7 +1,7 @@
 //! A count on its way to the count map, as numbers that the verifier knows nothing about.
 //!
-//! They lie in a map, behind volatile accesses: the verifier follows constants through registers and the stack and would
-//! walk what comes behind once for each value that a number can have, but what is loaded from a map is any number to it.
+//! They lie in a map, and accesses are volatile: the verifier follows constants through registers and the stack, and would
+//! check the code after them once for each value. A value that is loaded from a map is any number to it.
 
 use hbbp_ebpf::chain::PART;
 use hbbp_ebpf::{CountKey, Tally};
@@ -79,6 +79,6 @@ pub(crate) struct ChainWork {
     pub(crate) hash: Number,
     pub(crate) number: Number,
     pub(crate) top: Number,
-    /// The part of the kernel, and that of user code right behind it.
+    /// The kernel's part, followed by that of user code.
     pub(crate) words: [u64; 2 * PART],
 }

@@ -146,7 +146,7 @@ fn cargo_build(toolchain: &Toolchain) -> Command {
     }
     if matches!(toolchain, Toolchain::Debian) {
         // A compiler named in full keeps rustup out of it, wherever its proxies stand in PATH.
-        // A stable compiler takes unstable features only when it is told to.
+        // A stable compiler takes unstable features only on request.
         cargo.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
     }
     cargo.args(["--target", TARGET]);

@@ -26,7 +26,7 @@
 //! | stream | the code from the target of one recorded branch to the source of the next |
 //! | loop | blocks that go round to a header that all ways into them pass: a natural loop |
 //! | iteration | one round of a loop; an invocation enters it from outside, and the trip count is iterations by invocations |
-//! | call chain | the address that was interrupted and the return addresses behind it: who called, innermost first |
+//! | call chain | the address that was interrupted and the return addresses after it: who called, innermost first |
 //! | inclusive time | the time of code and of all that it called; of code that called itself, once |
 //! | CPI | core cycles for each retired instruction; its inverse is IPC |
 //! | basic block | instructions that run one after the other: one entry at its start, one exit at its end |
@@ -43,7 +43,7 @@
 //! | interval | the time between two drains, or between a patch of kernel text and a drain |
 //! | slice | a span of N retired instructions of a thread or of all that is measured: SimPoint's interval |
 //! | basic block vector | for each block the instructions that it executed in a slice |
-//! | simulation point | the slice that stands for a phase of a run (SimPoint) |
+//! | simulation point | the slice that represents a phase of a run (SimPoint) |
 //! | process image | a process from one exec to the next |
 //! | module | what has text: the kernel, a kernel module, a BPF program, a mapped file |
 //! | text version | bytes of a text range between two patches |
@@ -75,7 +75,7 @@
 //! | [`mix`](hbbp_analysis::mix), [`eval`](hbbp_analysis::eval) | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
 //! | [`callers`](hbbp_analysis::callers) | call chains of samples of time: the call sites that their time is charged to |
 //! | [`loops`](hbbp_analysis::loops) | natural loops of the code that ran: iterations, invocations, trip counts |
-//! | [`vectors`](hbbp_analysis::vectors) | basic block vectors of slices, and the simulation points that stand for them |
+//! | [`vectors`](hbbp_analysis::vectors) | basic block vectors of slices, and the simulation points that represent them |
 //! | [`annotate`](hbbp_analysis::annotate), [`diff`](hbbp_analysis::diff) | the code of a function with its counts; what changed from one profile to another |
 //! | **[`hbbp_output`]** | [`report`](hbbp_output::report) as text, JSON, CSV and an HTML page; [`export`](hbbp_output::export) in the formats of other tools |
 //! | **[`hbbp_table`]** | the table of a profile for databases: Parquet and Arrow files |
@@ -83,7 +83,7 @@
 //!
 //! # Invariants that must never break
 //!
-//! 1. The report is a pure function of the snapshot: what stands after [`snapshot`](hbbp_model::snapshot) reads no disk, process or clock.
+//! 1. The report is a pure function of the snapshot: what follows [`snapshot`](hbbp_model::snapshot) reads no disk, process or clock.
 //! 2. Every sample is accounted for: expected = skipped + idle + refused + unresolved + in the mix, exactly.
 //! 3. Every refusal and loss has a counter and a sentence ([`hbbp_model::snapshot::loss`]); nothing is dropped silently.
 //! 4. Time-weighted samples are never called executions.
@@ -91,7 +91,7 @@
 //! 6. Input of other users (memory, files, recordings) is hostile: no panic, no unbounded memory or time.
 //! 7. A collection that has begun ends with a report: resolution is given up by stated steps, the recording never.
 //! 8. Estimators are tuned on other workloads and hardware profiles than those that they are reported on.
-//! 9. `unsafe` stands at the rim, each use with its reason; nothing but tests may panic.
+//! 9. `unsafe` is at the rim, each use with its reason; nothing but tests may panic.
 //!
 //! # Where new things go
 //!

@@ -76,7 +76,7 @@ pub fn hbbp_sys() -> Result<PathBuf> {
 }
 
 /// A copy of a Rust program without debug information, which holds paths. Two hashes of it remain elsewhere and are replaced: the number
-/// behind `.llvm.` in names of functions that several LLVM modules use, and the build id.
+/// after `.llvm.` in names of functions that several LLVM modules use, and the build id.
 fn without_paths(program: &Path) -> Result<PathBuf> {
     let name = program
         .file_name()

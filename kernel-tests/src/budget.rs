@@ -130,8 +130,8 @@ pub fn measure(
     .collect()
 }
 
-/// Runs the phases on one CPU beside a daemon with these options, and returns the errors of all that it estimated, all segments
-/// together, over the time in which it sampled.
+/// Runs the phases on one CPU while a daemon with these options measures. Returns the errors of its merged segments, over the
+/// time in which it sampled.
 ///
 /// # Errors
 /// When the guest does not end well, or the comparison fails.

@@ -15,7 +15,7 @@ use crate::monitor::Monitor;
 use crate::watchdog::{self, Running};
 use crate::{host, layout};
 
-/// A guest that stands at its checkpoint.
+/// A guest that is at its checkpoint.
 pub(crate) struct Checkpoint {
     directory: PathBuf,
 }

@@ -16,7 +16,7 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// A directory and those that it stands in; nothing when it is there already.
+    /// A directory and those that it is in; nothing when it is there already.
     pub fn directory(&mut self, path: &str) {
         let path = path.trim_matches('/');
         for (end, _) in path.match_indices('/') {

@@ -13,7 +13,7 @@ use crate::{host, layout};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
     /// One nanosecond per instruction (`-icount shift=0,sleep=off`), with the same date and the same chance in
-    /// every run: runs repeat whatever else the host does, and costs can be told in instructions.
+    /// every run: runs repeat whatever else the host does, and costs can be stated in instructions.
     Instructions,
     /// The host's time.
     Host,
@@ -22,7 +22,7 @@ pub enum Clock {
 /// RAM of the guest in MiB: the root file system lives in it.
 pub(crate) const MEMORY: u64 = 2048;
 /// One device for its log, the one that stops it at the checkpoint, none that nobody asked for. The HPET's time is rounded when it
-/// is saved, and Linux 6.1 measures the time stamp counter by it: one more interrupt of the timer came behind a checkpoint.
+/// is saved, and Linux 6.1 measures the time stamp counter by it: one more interrupt of the timer came after a checkpoint.
 const PLAIN_MACHINE: [&str; 12] = [
     "-machine",
     "pc,memory-backend=ram,nvdimm=on,hpet=off",
@@ -43,7 +43,7 @@ const PLAIN_MACHINE: [&str; 12] = [
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 loglevel=5 nmi_watchdog=0 tsc=nowatchdog no_timer_check \
                             cryptomgr.notests initcall_blacklist=jent_mod_init,load_system_certificate_list";
 
-/// By the host's time, a CPU of a guest stands still for as long as the host is busy: the longest time that the kernel grants
+/// By the host's time, a CPU of a guest is stopped for as long as the host is busy: the longest time that the kernel grants
 /// before it complains (kernel/rcu/tree_stall.h, rcu_jiffies_till_stall_check; kernel/watchdog.c, twice the threshold).
 const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60";
 
@@ -51,8 +51,8 @@ const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60";
 /// numbers QEMU begins anew in each process: what follows a checkpoint would then differ from what follows a boot.
 const CPU: &str = "max,la57=off,-smap,-erms,-fsrm,-rdrand,-rdseed";
 
-/// QEMU 7.2 computes the flags behind CMPXCHG16B from what it last stored of them, not from the instructions before it in the same
-/// block (target/i386/tcg/translate.c, `case 0x1c7` without `gen_update_cc_op`). Where a block begins behind an interrupt, that is
+/// QEMU 7.2 computes the flags after CMPXCHG16B from what it last stored of them, not from the instructions before it in the same
+/// block (target/i386/tcg/translate.c, `case 0x1c7` without `gen_update_cc_op`). Where a block begins after an interrupt, that is
 /// an operand of a comparison: a guest of four CPUs then failed within minutes, as half of a pointer stood in the flags that it
 /// saved. By instructions, a run that passed always passes.
 const WITHOUT_CMPXCHG16B: &str = ",-cx16";

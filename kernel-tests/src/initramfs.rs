@@ -24,7 +24,8 @@ pub(crate) fn archive(files: &GuestFiles) -> Vec<u8> {
 fn entry(archive: &mut Vec<u8>, inode: u32, path: &str, mode: u32, content: &[u8]) {
     let links = if mode == DIRECTORY { 2 } else { 1 };
     let (size, name_size) = (content.len() as u32, path.len() as u32 + 1);
-    // ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check
+    // Fields of the header (newc): ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize,
+    // check.
     let fields = [inode, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name_size, 0];
     archive.extend_from_slice(b"070701");
     for field in fields {

@@ -27,17 +27,17 @@
 //! ```
 //!
 //! # How it works
-//! 1. [`kernel`] fetches a kernel with apt, [`artifacts`] builds plugin, driver, PID 1 and workloads,
-//!    [`files`] holds what the guest gets, [`machine`] starts QEMU with one thread for all virtual CPUs
-//!    (so blocks never interleave and counts are exact) from a checkpoint behind the boot, and the watchdog reads the guest's log: a panic, a
-//!    stall, a hang or a missing verdict is an error that shows it.
+//! 1. [`kernel`] fetches a kernel with apt, [`artifacts`] builds plugin, driver, PID 1 and workloads, and
+//!    [`files`] holds what the guest gets. [`machine`] starts QEMU from a checkpoint after the boot, with one thread
+//!    for all virtual CPUs, so that blocks never interleave and counts are exact. The watchdog reads the guest's log: a
+//!    panic, a stall, a hang or a missing verdict is an error that shows it.
 //! 2. PID 1 (`src/bin/guest-init.rs`) loads the driver. The driver tells the emulated PMU where the interrupt
 //!    gates are and rings [`layout::Doorbell::Attach`]; from then on every instruction is seen. A doorbell is
 //!    a no-op with a number in it, and models a write to a model-specific register.
-//! 3. The driver registers the PMU `cpu`, of type raw, instead of the core PMU that the machine lacks,
-//!    with the encodings of Intel's two events, perf's generic cycles, instructions and branches, and eight classes of
-//!    instructions that only count ([`classes`]). A counter that overflows leaves a [`layout::Record`] in a ring. A timer and each task switch raise an NMI to their own CPU; its handler passes the records to
-//!    `perf_event_overflow`. Counters are frozen in the code of the driver; `hbbp_emu/` beside the `type` of the
+//! 3. The driver registers the PMU `cpu`, of type raw, instead of the core PMU that the machine lacks. It has the
+//!    encodings of Intel's two events, perf's generic cycles, instructions and branches, and eight classes of instructions
+//!    that only count ([`classes`]). A counter that overflows leaves a [`layout::Record`] in a ring. A timer and each
+//!    task switch raise an NMI to their own CPU; its handler passes the records to `perf_event_overflow`. Counters are frozen in the code of the driver; `hbbp_emu/` beside the `type` of the
 //!    PMU in sysfs counts every record by outcome.
 //! 4. The [`mod@reference`] counts between marks: while the command runs, while events sample, or where a
 //!    program in the guest says so ([`machine::Marks`], [`mark`]).

@@ -1,5 +1,7 @@
-//! What exported profiles are worth to clang and to llvm-bolt: a program is recorded once by perf(1), and built again with the
-//! profiles that `hbbp-sys export` makes of that recording, and with those of LLVM's own converters.
+//! Measures what exported profiles are worth to clang and to llvm-bolt.
+//!
+//! A program is recorded once by perf(1). It is built again with the profiles that `hbbp-sys export` makes of that recording, and
+//! with those of LLVM's own converters.
 //!
 //! ```text
 //! perf.data -> hbbp-sys import, export autofdo -> clang -fprofile-sample-use     user instructions and
@@ -70,8 +72,8 @@ pub struct Optimized {
     pub gaps: Vec<Pair<Gaps>>,
 }
 
-/// Records the program at this period of taken branches, builds it with each profile, and counts what each build executes;
-/// `keep` is a directory for recording, profiles and programs.
+/// Records the program at this period of taken branches, builds it with each profile, and counts what each build executes.
+/// The directory `keep` receives recording, profiles and programs.
 ///
 /// # Errors
 /// When a program of LLVM is not installed, something does not build, or a guest does not end well.

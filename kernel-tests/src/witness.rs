@@ -34,7 +34,7 @@ pub struct Seen {
 
 /// The `spec` field of an entry's details: 0 unknown, 1 `PERF_BR_SPEC_WRONG_PATH`.
 pub fn spec(details: u64) -> u64 {
-    // Behind mispred, predicted, in_tx, abort (1 bit each), cycles (16) and type (4).
+    // After mispred, predicted, in_tx, abort (1 bit each), cycles (16) and type (4).
     details >> 24 & 3
 }
 

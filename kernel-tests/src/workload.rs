@@ -223,7 +223,7 @@ impl Workload {
     }
 }
 
-/// The program behind gcc that compiles C.
+/// The program that gcc runs to compile C.
 fn compiler_proper() -> Result<PathBuf> {
     let path = host::output(Command::new("gcc").arg("-print-prog-name=cc1"))?;
     Ok(PathBuf::from(path.trim()))

@@ -186,3 +186,20 @@ fn remove(root: &Path) -> Result<()> {
 fn path(command: &mut Command) -> Result<PathBuf> {
     Ok(PathBuf::from(command::stdout(command)?.trim_end()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::COMMANDS;
+    use crate::command;
+
+    #[test]
+    fn first_commands_are_those_of_the_readme() {
+        let readme = fs::read_to_string(command::workspace().join("README.md")).unwrap();
+        let [_, run, test, _] = COMMANDS;
+        for command in [run, test] {
+            assert!(readme.lines().any(|line| line.starts_with(command)), "{command}");
+        }
+    }
+}

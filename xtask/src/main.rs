@@ -5,6 +5,7 @@
     reason = "a terminal program tells what it does as it goes"
 )]
 
+mod book;
 mod build;
 mod ci;
 mod clean_room;
@@ -50,6 +51,8 @@ enum Task {
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
+    /// Write the generated parts of README and book, and the pages to target/book.
+    Book,
     /// Write man pages and shell completions to target/man.
     Man,
     /// Build a Debian package of the program, its service and its man pages in target/debian.
@@ -67,7 +70,7 @@ enum Task {
     Bench,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
-    /// Count circles of files, public items, tuples as parameters and wide structs.
+    /// Count long sentences, circles of files, public items, tuples as parameters and wide structs.
     Counts,
     /// Run every check of a change: formatting, lints, tidy rules, tests.
     Ci,
@@ -105,6 +108,7 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
     match args.task {
         Task::Setup => setup::setup(Needs::AllTests, install),
         Task::Build => build::build(install),
+        Task::Book => book::book(install),
         Task::Man => man::man(install),
         Task::Package => package::package(install),
         Task::Run { args } => run::run(&args, install),
@@ -122,12 +126,26 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use std::ffi::OsString;
+
+    use clap::{CommandFactory as _, Parser as _};
 
     use super::Args;
+    use crate::{experiments, tidy};
 
     #[test]
     fn the_flag_table_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_of_readme_and_book_parse() {
+        let commands = tidy::commands_of_the_manual("cargo xtask").unwrap();
+        assert!(commands.len() >= 6, "{commands:?}");
+        for (place, words) in commands {
+            let words = words.iter().map(OsString::from);
+            let (own, _) = experiments::split(words.skip(1));
+            Args::try_parse_from(own).unwrap_or_else(|err| panic!("{place}: {err}"));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: tests in the build that users run, tier by tier, and a closing line of totals.
 //!
-//! The tiers are told apart by test target, so that a new target belongs to the unit tier until it is named here. By default
+//! The tiers are distinguished by test target, so that a new target belongs to the unit tier until it is named here. By default
 //! each subsystem has its decisive tests: the others are marked `#[ignore]`, and the emulated machine boots one kernel.
 
 use std::ffi::OsString;

@@ -98,7 +98,7 @@ const MOST_FUNCTIONS: usize = 257;
 pub fn code_of_programs() -> Vec<(Va, u64)> {
     let mut all = Vec::new();
     for program in loaded_programs().flatten().filter_map(|info| info.fd().ok()) {
-        // A program whose code is not told is one that /proc/kallsyms alone knows.
+        // A program whose code is not known is one that /proc/kallsyms alone knows.
         let _ = add_code(program.as_fd(), &mut all);
     }
     all

@@ -149,7 +149,7 @@ impl Btf {
         })
     }
 
-    /// The type behind modifiers and names.
+    /// The type after modifiers and names.
     fn unmodified(&self, id: u32, depth: u32) -> Option<u32> {
         let depth = depth.checked_sub(1)?;
         let (_, head) = self.head(id)?;

@@ -23,8 +23,8 @@ pub struct Choice {
     pub callers: bool,
     /// Whether each ring has branch stacks by an event of its own.
     pub stacks: StackEvents,
-    /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not told apart.
-    /// Kernel code is to be kept apart by process with them.
+    /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not distinguished.
+    /// Kernel code is to be kept separate by process with them.
     pub slices: Option<SliceCut>,
 }
 

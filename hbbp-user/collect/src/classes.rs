@@ -161,7 +161,7 @@ impl ClassCounters {
         self.cost = own_time().saturating_sub(start);
     }
 
-    /// What was counted since the last call, of `enabled` ns in which samples were taken. To be called while it stands still.
+    /// What was counted since the last call, of `enabled` ns in which samples were taken. To be called while it is stopped.
     pub(super) fn take_counts(&mut self, enabled: u64, notes: &mut Vec<Advised>) -> Vec<ClassCount> {
         let counts: Vec<ClassCount> = self.events.iter_mut().map(|event| event.take(enabled)).collect();
         let missing: Vec<&str> = counts
@@ -180,7 +180,7 @@ impl ClassCounters {
         counts.into_iter().filter(|count| 0 < count.running).collect()
     }
 
-    /// Takes over what a set counted in its turn, which has ended.
+    /// Adds what a set counted in its turn, which has ended.
     fn read(&mut self, set: usize) {
         let Some(set) = self.sets.get_mut(set) else {
             return;

@@ -173,7 +173,7 @@ impl Collector {
             .context("failed to wait for records of the kernel")
     }
 
-    /// Has the kernel write no more records of processes and mappings; those of kernel text go on.
+    /// Pauses process and mapping records; kernel-text records continue.
     pub fn rest_records(&mut self) {
         self.sideband.rest();
     }
@@ -213,7 +213,7 @@ impl Collector {
         Ok(reading)
     }
 
-    /// Counts kernel code apart from now on. Returns whether it could; where not, a drain does it.
+    /// Starts a new interval for kernel counts. Returns `false` if only a drain can.
     pub fn cut(&mut self) -> anyhow::Result<bool> {
         self.counts.cut(&self.cpus)
     }
@@ -239,7 +239,7 @@ impl Collector {
     }
 
     /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while sampling still
-    /// stands still.
+    /// is stopped.
     pub fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
         self.counters.set_scale(scale)
     }
@@ -269,12 +269,12 @@ impl Collector {
         self.chains.as_mut().map_or_else(|| Ok(Vec::new()), Chains::drain)
     }
 
-    /// Whether slices are told apart. Count maps fill faster then.
+    /// Whether slices are distinguished. Count maps fill faster then.
     pub const fn has_slices(&self) -> bool {
         self.counts.has_slices()
     }
 
-    /// What was counted in each slice, after the last drain; `None` where slices are not told apart.
+    /// What was counted in each slice, after the last drain; `None` where slices are not distinguished.
     pub fn take_slices(&mut self) -> Option<Slices> {
         self.counts.take_slices()
     }
@@ -305,7 +305,7 @@ impl Collector {
         self.counters.stop()
     }
 
-    /// What it knows of itself since the last call, after a drain while it stands still.
+    /// What it knows of itself since the last call, after a drain while it is stopped.
     pub fn take_totals(&mut self) -> anyhow::Result<Totals> {
         let mut totals = self.counters.take_totals(&self.cpus, self.stacks.as_ref())?;
         if let Some(chains) = &mut self.chains {

@@ -86,7 +86,7 @@ impl Counters {
         for counter in counters.filter(|counter| !counter.has_ended()) {
             counter.perf.enable().context("failed to start a perf event")?;
         }
-        // An event that cannot have its counter is told at once, not at the end.
+        // An event that cannot have its counter is reported at once, not at the end.
         for sampled in used() {
             for counter in &sampled.counters {
                 let read = counter.read();
@@ -292,7 +292,7 @@ impl Counters {
         [0, 1].map(|ring| ran[ring].saturating_sub(self.ran_before[ring]))
     }
 
-    /// The same since the events were opened. What lost its counter is told when totals are taken.
+    /// The same since the events were opened. What lost its counter is reported when totals are taken.
     pub(super) fn ran(&self) -> [u64; 2] {
         let mut ran = [0_u64; 2];
         for event in self.events.iter().filter(|event| event.is_used) {

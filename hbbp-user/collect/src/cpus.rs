@@ -74,7 +74,7 @@ impl Cpus {
         let stats = |cpu| {
             let cpu = self.mapped.at(cpu)?;
             // SAFETY: the CPU is mapped as long as `self` lives; the programs may count meanwhile, so each number is read as
-            // it stands, once.
+            // it is, once.
             let cpu = unsafe { cpu.read_volatile() };
             cpu.events.get(event).copied()
         };

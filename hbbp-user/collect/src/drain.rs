@@ -1,6 +1,6 @@
 //! The count maps: one is counted in, the other is read; the only reader of both.
 //!
-//! Between two drains, counts of kernel code can be cut: what is counted from then on stands apart ([`CountMaps::cut`]).
+//! Between two drains, counts of kernel code can be cut: what is counted from then on is separate ([`CountMaps::cut`]).
 //!
 //! CountMaps are read through a mapping: the only syscall of a drain is the update of the outer map, during which the kernel
 //! skips programs on perf events on that CPU (kernel/events/core.c, `bpf_overflow_handler`). It returns when no program
@@ -33,7 +33,7 @@ pub struct CountMaps {
     begun_before: u64,
     /// Capacity of a count map, in counts.
     capacity: u64,
-    /// What was counted in each slice, where these are told apart.
+    /// What was counted in each slice, where these are distinguished.
     slices: Option<Slices>,
 }
 
@@ -68,7 +68,7 @@ impl CountMaps {
     }
 
     /// Lets the programs count elsewhere from now on, and takes out what was counted, with the streams of `stacks`: for each
-    /// interval since the last drain, in their order. What has nothing to do with kernel code stands in the first.
+    /// interval since the last drain, in their order. What has nothing to do with kernel code is in the first.
     pub fn drain(&mut self, cpus: &Cpus, stacks: Option<&mut Stacks>) -> anyhow::Result<Parts> {
         let begun = cpus.begun();
         self.maps.flip()?;
@@ -94,7 +94,7 @@ impl CountMaps {
         self.slices.take()
     }
 
-    /// Whether slices are told apart.
+    /// Whether slices are distinguished.
     pub const fn has_slices(&self) -> bool {
         self.slices.is_some()
     }

@@ -21,7 +21,7 @@ use super::uarch::Core;
 use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::run::{EventUnit, Period};
 
-/// A step of the ladder: its events, or the one that the kernel refuses.
+/// One alternative of the ladder of sources, with its events or the reason why the kernel refused one.
 #[derive(Debug)]
 pub struct Rung {
     /// What it is, in words.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::run::Event;
 
-/// A counter that stood still for longer while its CPU was always seen online had a CPU that went and came between two looks.
+/// A counter that was stopped for longer while its CPU was always seen online had a CPU that went and came between two looks.
 pub(super) const UNSEEN: u64 = 250_000_000;
 
 /// CPUs in the course of a run.
@@ -46,7 +46,7 @@ impl Online {
         }
     }
 
-    /// Takes over which are online now; returns those that went, and those that came.
+    /// Sets which are online now; returns those that went, and those that came.
     pub(super) fn look(&mut self, now: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let now: BTreeSet<u32> = now.iter().copied().collect();
         let went: Vec<u32> = self.now.difference(&now).copied().collect();

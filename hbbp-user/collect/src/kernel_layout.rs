@@ -39,7 +39,7 @@ mod tests {
         let (flags, exec_id) = ([17, 1, 0], [23, 1, 32]);
         let plain = [&int[..], &[5, STRUCT | 2, 8], &flags, &exec_id].concat();
         assert_eq!(read_exec_id_offset(&btf(&plain, &names)), Ok(4));
-        // Type 2 has no name, and stands in the task at byte 8.
+        // Type 2 has no name, and is in the task at byte 8.
         let inner = [&[0, STRUCT | 2, 8][..], &flags, &exec_id].concat();
         let task = [&[5, STRUCT | 2, 16][..], &flags, &[0, 2, 64]].concat();
         let randomised = [&int[..], &inner, &task].concat();

@@ -39,8 +39,8 @@ impl LockedMemory {
         )
     }
 
-    /// With a limit of the user and another for each CPU, in KiB, if there are any: perf events may lock as much as both
-    /// together (kernel/events/core.c, `perf_mmap`).
+    /// `limit` has the user's limit and the one for each CPU, in KiB; `None` if memory is unlimited. Perf events may lock the sum
+    /// of both (kernel/events/core.c, `perf_mmap`).
     fn new(n_cpus: usize, limit: Option<(u64, u64)>) -> Self {
         let n_cpus = n_cpus as u64;
         let of_cpu = (2 * PAGE + SIDEBAND_BYTES + TEXT_RING_BYTES) as u64 >> 10;

@@ -8,13 +8,12 @@ use super::object::MapSizes;
 
 /// Counts of a count map for each CPU: two drain intervals of a thousand samples a second, all at different addresses.
 const ENTRIES_PER_CPU: u32 = 8192;
-/// The smallest count map that is chosen by itself: 2 MB of kernel memory. A drain looks at each of its buckets, so it costs
-/// time too.
+/// The smallest default of a count map: 2 MB of kernel memory. A drain visits each bucket, so larger maps also cost time.
 const LEAST_ENTRIES: u32 = 1 << 14;
-/// The largest count map that is chosen by itself: 128 MB of kernel memory.
+/// The largest default of a count map: 128 MB of kernel memory.
 const MOST_ENTRIES: u32 = 1 << 20;
 
-/// Where slices are told apart, there is room for the progress of one thread for each four counts. A thread takes 160 bytes of
+/// Where slices are distinguished, there is room for the progress of one thread for each four counts. A thread takes 160 bytes of
 /// kernel memory.
 const COUNTS_OF_THREAD: u32 = 4;
 
@@ -44,9 +43,10 @@ const CHAINS_PER_CPU: u32 = 4096;
 /// The fewest slots, 18 MB with both tables, and the most, 71 MB.
 const CHAINS: [u32; 2] = [1 << 13, 1 << 15];
 
-/// Sizes for this number of online CPUs; `stack_period` is the shortest period of events with branch stacks, if there are
-/// any, `counts` is what the user wants of each count map, and of the table of streams, and `callers` whether call chains are
-/// counted.
+/// Sizes for this number of online CPUs.
+///
+/// `stack_period` is the shortest period of events with branch stacks, if there are any. `counts` is the capacity that the user
+/// wants of each count map, and of the table of streams. `callers` says whether call chains are counted.
 pub(super) fn choose(
     n_online: usize,
     stack_period: Option<u64>,

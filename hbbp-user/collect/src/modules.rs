@@ -1,6 +1,6 @@
 //! Kernel modules that come and go during the run, as programs on their tracepoints tell it.
 //!
-//! The sideband has no record of them. A module is told before its own code runs for the first time, so that its text
+//! The sideband has no record of them. A module is reported before its own code runs for the first time, so that its text
 //! and its symbols can be copied while it lives.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use super::module_layout::read_module_layout;
 use super::object::Object;
 use hbbp_model::record::{ModuleLayout, Record, Timed};
 
-/// Whether modules that come and go are told.
+/// Whether modules that come and go are reported.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ModuleWatch {
     /// As soon as they come.
@@ -49,7 +49,7 @@ pub(super) fn no_modules(why: &str) -> String {
     format!("code of modules loaded and unloaded between two drains cannot be resolved: {why}")
 }
 
-/// What is told of modules.
+/// What is reported of modules.
 pub struct Modules {
     events: RingBuf<MapData>,
     lost: Array<MapData, u64>,
@@ -82,7 +82,7 @@ impl Modules {
         })
     }
 
-    /// Reads all that was told since the last call.
+    /// Reads all reports since the last call.
     pub fn read(&mut self) -> anyhow::Result<ModuleReading> {
         let mut reading = ModuleReading::default();
         while let Some(item) = self.events.next() {

@@ -53,7 +53,7 @@ pub struct Constants {
     pub wrong_paths: bool,
     /// Bytes of the kernel's `struct module`; `None` where it is not known or not asked for.
     pub module_size: Option<u32>,
-    /// What makes a slice, and what counts it; `None` where slices are not told apart.
+    /// What makes a slice, and what counts it; `None` where slices are not distinguished.
     pub slices: Option<(SliceCut, SliceEvents)>,
     /// Offset of `count` in the kernel's `struct perf_event`; `None` where it is not known or not asked for.
     pub event_count_offset: Option<u32>,
@@ -78,7 +78,7 @@ pub struct MapSizes {
     pub counts: u32,
     /// Different streams of branch stacks between two drains.
     pub streams: u32,
-    /// Threads whose progress is known in a run, where slices are told apart.
+    /// Threads whose progress is known in a run, where slices are distinguished.
     pub threads: u32,
     /// CPUs that may come online.
     pub cpus: u32,
@@ -251,7 +251,7 @@ impl Object {
 }
 
 /// A loader that has not read the kernel's BTF: the object has no relocations for kernel types.
-/// aya parses all 100,000 of them whenever it makes a loader, also for one that is then told to do without, which is
+/// aya parses all 100,000 of them whenever it makes a loader, also for one that then does without, which is
 /// a tenth of what a short run costs. So the loader is made by a thread for which /proc is the root, and which finds no
 /// BTF below it; where that is refused, the types are parsed for nothing.
 fn loader_without_btf() -> EbpfLoader<'static> {

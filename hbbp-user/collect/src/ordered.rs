@@ -1,6 +1,6 @@
-//! Puts the counts of a drain in order: equal keys become one, and what ran close together stands together.
+//! Puts the counts of a drain in order: equal keys are merged, and code that ran close together is sorted together.
 //!
-//! Rows are told apart by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
+//! Rows are distinguished by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
 //! so that each text range is looked up once and differences are short. So a number of 32 bits is sorted, made of
 //! the place within a MiB and a hash of what that MiB is; only where it is equal are whole keys compared.
 //! The order depends on the keys alone, so that equal drains make equal snapshots.
@@ -38,7 +38,7 @@ pub struct Part<'a> {
 
 impl Parts {
     /// Of counts that may have some keys more than once, for these intervals.
-    /// What has nothing to do with kernel code stands in the first, and so does what is late: a program that began before
+    /// What has nothing to do with kernel code is in the first, and so does what is late: a program that began before
     /// the last drain and ended after it.
     pub(super) fn new(mut counts: Vec<(CountKey, Tally)>, intervals: &Range<u32>) -> Self {
         let n = intervals.end.wrapping_sub(intervals.start).max(1);

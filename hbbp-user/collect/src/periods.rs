@@ -28,7 +28,7 @@ pub(super) fn period(source: &Source, choice: &Choice) -> Period {
     }))
 }
 
-/// The period where slices of this length are told apart: a prime that gives each of them [`IPS_IN_SLICE`] samples and
+/// The period where slices of this length are distinguished: a prime that gives each of them [`IPS_IN_SLICE`] samples and
 /// [`STACKS_IN_SLICE`] branch stacks, unless the user said another.
 fn in_slice(source: &Source, choice: &Choice, slice: u64) -> Period {
     let prime = |least: u64| (least..).find(|n| is_prime(*n)).unwrap_or(least);

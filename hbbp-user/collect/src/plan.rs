@@ -24,9 +24,9 @@ pub struct Plan {
     pub scope: Scope,
     /// Which events, how often.
     pub choice: Choice,
-    /// Whether kernel addresses are kept apart by process.
+    /// Whether kernel addresses are kept separate by process.
     pub kernel: KernelCounts,
-    /// Whether the threads of a process are kept apart.
+    /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
     /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
@@ -38,7 +38,7 @@ pub struct Plan {
     pub classes: ClassCounting,
 }
 
-/// Where slices are told apart, what takes their counts; and the key of a stream.
+/// Where slices are distinguished, what takes their counts; and the key of a stream.
 pub(super) fn in_slices(choice: &Choice) -> (Option<Slices>, fn(StackOwner, Counted) -> CountKey) {
     match choice.slices {
         None => (None, StackOwner::key),
@@ -80,7 +80,7 @@ pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<
     }
 }
 
-/// Where the programs find what an event has counted, if slices are told apart.
+/// Where the programs find what an event has counted, if slices are distinguished.
 pub(super) fn event_count_offset(
     plan: &Plan,
     btf: &Result<Btf, String>,
@@ -131,7 +131,7 @@ pub(super) fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
 }
 
 /// Bit n: stacks of event number n are taken at near branches alone. That follows from what the event counts only where it is precise:
-/// the stack stands in its record, or is read in the interrupt that comes with the record ([`super::uarch`]). The stack of an
+/// the stack is in its record, or is read in the interrupt that comes with the record ([`super::uarch`]). The stack of an
 /// imprecise event is what the interrupt found some cycles later, and its newest entry is any branch.
 fn near_only(sources: &[Source]) -> u32 {
     let ends_near = |source: &Source| source.near_only && 0 < source.request.precise;

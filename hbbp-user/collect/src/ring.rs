@@ -91,7 +91,7 @@ impl Ring {
 
     fn copy_flat(&self, start: usize, out: &mut [u8]) {
         let out_start = NonNull::from(&mut *out).cast();
-        // SAFETY: the caller keeps start + length within the data area, which is mapped behind the control page.
+        // SAFETY: the caller keeps start + length within the data area, which is mapped after the control page.
         let start = unsafe { self.base.add(PAGE + start) };
         // SAFETY: as above; the kernel does not write between tail and head.
         unsafe { start.copy_to_nonoverlapping(out_start, out.len()) };

@@ -128,7 +128,7 @@ impl Sideband {
         newest.try_for_each(|ring| ring.perf.enable())
     }
 
-    /// Has the kernel write no more records of processes and mappings; those of its text go on. The rings are read once more
+    /// Pauses process and mapping records; kernel-text records continue. The rings are read once more
     /// and then closed: as long as there is an event that asks for them, the kernel looks for the path of each mapping, whether that event counts or not (kernel/events/core.c, `nr_mmap_events`).
     pub fn rest(&mut self) {
         self.is_resting = true;

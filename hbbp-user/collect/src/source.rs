@@ -104,12 +104,12 @@ pub(super) fn try_open(source: &Source) -> io::Result<()> {
     Perf::open(&source.request, &Target::Cpu(cpu)).map(drop)
 }
 
-/// The events of the processor behind a PMU; a driver that names its taken branches knows best.
+/// The events of a PMU's processor; a driver that names its taken branches knows best.
 pub(super) fn core_of(pmu: &Pmu) -> Option<Core> {
     processor_of(pmu).filter(|_| pmu.taken.is_none())
 }
 
-/// What is known of the processor behind a PMU.
+/// What is known of a PMU's processor.
 pub(super) fn processor_of(pmu: &Pmu) -> Option<Core> {
     let known = uarch::read_cpu().and_then(|cpu| uarch::core(cpu, &pmu.name));
     known.filter(|_| pmu.name.starts_with("cpu"))
@@ -136,7 +136,7 @@ pub(super) fn hardware(pmu: &Pmu, encoding: &Encoding, unit: EventUnit) -> Sourc
 }
 
 pub(super) fn cycles(pmu: &Pmu) -> Source {
-    // A generic event on this PMU: its type stands in the upper half (PERF_PMU_TYPE_SHIFT, Linux 5.13).
+    // A generic event on this PMU: its type is in the upper half (PERF_PMU_TYPE_SHIFT, Linux 5.13).
     let config = u64::from(bindings::PERF_COUNT_HW_CPU_CYCLES) | u64::from(pmu.kind) << 32;
     let mut source = hardware(
         pmu,

@@ -2,7 +2,7 @@
 //!
 //! The ioctl that changes a period forgets how far the counter had come in the old one (kernel/events/core.c,
 //! `__perf_event_period`): a new period begins with the change, and what was counted since the last sample has none.
-//! So the samples that are due are known exactly if the count is read while the counter stands still, and each change
+//! So the samples that are due are known exactly if the count is read while the counter is stopped, and each change
 //! costs half a period on average. It is therefore made only after enough samples for this to be little.
 //!
 //! A budget of CPU time changes the nominal period as well, between two profiles ([`Sampler::set_period`]).
@@ -68,7 +68,7 @@ impl Sampler {
         self.has_ended
     }
 
-    /// Samples every `period` units, or near it, from now on. To be called after [`Self::take`], while it still stands still.
+    /// Samples every `period` units, or near it, from now on. To be called after [`Self::take`], while it is still stopped.
     pub fn set_period(&mut self, period: u64) -> io::Result<()> {
         let Some(stride) = self.stride.as_mut().filter(|_| !self.has_ended) else {
             return Ok(());
@@ -127,7 +127,7 @@ impl Sampler {
         self.perf.enable()
     }
 
-    /// What it counted since the last call; `period` is its nominal period. To be called while it stands still.
+    /// What it counted since the last call; `period` is its nominal period. To be called while it is stopped.
     pub fn take(&mut self, period: u64) -> io::Result<Counter> {
         let counter = self.read()?;
         let taken = std::mem::replace(&mut self.taken, counter);
@@ -149,7 +149,7 @@ impl Sampler {
 ///
 /// A clock counts the time for which it ran, also where the kernel stopped its timer: it does so after as many samples
 /// as it allows from one clock tick to the next, and an idle CPU has no ticks (kernel/events/core.c,
-/// `__perf_event_account_interrupt`). The kernel's own count stands still then, so the samples would not be missed.
+/// `__perf_event_account_interrupt`). The kernel's own count is stopped then, so the samples would not be missed.
 fn counted(perf: &Perf, unit: EventUnit) -> io::Result<Counter> {
     let counter = perf.read()?;
     Ok(match unit {

@@ -54,8 +54,8 @@ pub(super) fn read_sample_rate() -> Option<u64> {
     rate.trim().parse().ok()
 }
 
-/// What is to be said where the kernel lowered its limit of samples a second, as it does where they take too much time. It
-/// stops an event that takes more until the next clock tick; such an event counts nothing then.
+/// A note if the kernel lowered its limit of samples per second, which it does when they take too much time. It stops an event
+/// that exceeds the limit until the next clock tick; the event counts nothing meanwhile.
 pub(super) fn throttled(before: Option<u64>, after: Option<u64>) -> Option<Advised> {
     let (before, after) = before.zip(after).filter(|(before, after)| after < before)?;
     let note = format!(

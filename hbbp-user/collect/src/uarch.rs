@@ -1,4 +1,4 @@
-//! Which events stand for "instructions retired" and "taken branches" on which processor, as data.
+//! Which events count "instructions retired" and "taken branches" on which processor, as data.
 //!
 //! A PMU of a driver that this table does not know may name them itself in its `events` folder.
 //! Encodings (umask << 8 | event) and constraints: Intel's perfmon event lists and
@@ -28,7 +28,7 @@ pub enum Vendor {
     Other,
 }
 
-/// An encoding with the highest `precise_ip` that makes sense for it; lower ones are tried after it.
+/// An encoding with the highest useful `precise_ip`; lower levels are tried after it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Encoding {
     /// `perf_event_attr.config`.
@@ -88,7 +88,7 @@ const INTEL: Core = Core {
     // the newest entry for the branch that led to the recorded address (ds.c, intel_pmu_pebs_fixup_ip). The interrupt of an imprecise
     // event comes later, by some tens of cycles. Before Skylake, the kernel drops the records of two precise events that fire at once
     // (intel_pmu_drain_pebs_nhm). That should be fewer than one sample in a thousand at the default periods, by their lengths; it was
-    // not measured. They are told as missing.
+    // not measured. They are counted as missing.
     taken: Some(near_taken(0x20c4, 2)),
     classes: class_events::IVY_BRIDGE,
     repeats_newest: false,
@@ -155,7 +155,7 @@ const ZEN_3: Core = Core {
     ..ZEN
 };
 
-/// The kind of core behind the PMU of that name; `None` for a processor that the table does not know.
+/// The kind of core that the PMU of that name belongs to; `None` for a processor that the table does not know.
 pub fn core(cpu: Cpu, pmu: &str) -> Option<Core> {
     match (cpu.vendor, cpu.family) {
         (Vendor::Intel, 6) if pmu == "cpu_atom" || pmu == "cpu_lowpower" => Some(efficient_core(cpu.model)),

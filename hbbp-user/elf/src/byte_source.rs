@@ -73,12 +73,12 @@ impl ByteSource {
         self.about().map(|about| (about.ctime(), about.ctime_nsec()))
     }
 
-    /// When the file was last written to, which its owner can set; `None` of memory, or where it cannot be known.
+    /// Modification time of the file, which its owner can set; `None` for memory, or if it is unknown.
     pub fn written(&self) -> Option<Timestamp> {
         self.about().map(|about| (about.mtime(), about.mtime_nsec()))
     }
 
-    /// The user whose file it is; `None` of memory, or where it cannot be known.
+    /// Owner of the file; `None` for memory, or if it is unknown.
     pub fn owner(&self) -> Option<u32> {
         self.about().map(|about| about.uid())
     }

@@ -105,7 +105,7 @@ pub struct Section {
     pub len: u64,
     /// Index of the section that it refers to, such as the strings of a symbol table.
     pub link: u32,
-    /// Where its name stands in the section of names.
+    /// Where its name is in the section of names.
     pub name: u32,
 }
 

@@ -78,7 +78,7 @@ pub fn parse_perf_map(text: Vec<u8>) -> PerfMap {
             break;
         }
     }
-    // The sort is stable, so that of equal starts the last line stands last.
+    // The sort is stable, so that of equal starts the last line is last.
     functions.sort_by_key(|f| f.start);
     functions.dedup_by(|later, kept| {
         let equal = later.start == kept.start;

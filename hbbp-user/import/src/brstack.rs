@@ -1,12 +1,12 @@
 //! The text of `perf script -F ..,brstack`, in the forms that occur.
 //!
-//! A line that holds branch entries is a sample. What stands before them depends on the fields that were asked for:
+//! A line that holds branch entries is a sample. What precedes them depends on the fields that were asked for:
 //! nothing, an address, a pid, both, or a whole head with command, pid, CPU, time, period and event. Where a call
 //! chain was asked for too, the head and the chain stand on lines before the entries. An unindented decimal number on
 //! a line of its own says how often the next sample occurred (llvm-profgen's aggregated form).
 //! Records about mappings and processes (`--show-mmap-events --show-task-events`) are understood; without them the
 //! addresses are taken for those of the program that is named with `--binary`.
-//! The order of the lines stands for the time.
+//! The order of the lines represents the time.
 
 use std::io::BufRead;
 
@@ -53,7 +53,7 @@ pub struct Periods {
 /// What was said on lines before the entries.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Head {
-    /// Process id, and thread id where that stands beside it.
+    /// Process id, and thread id where that is next to it.
     ids: Option<[u32; 2]>,
     ip: Option<u64>,
     period: Option<u64>,
@@ -61,7 +61,7 @@ struct Head {
     times: Option<u64>,
 }
 
-/// The first pass. `progress` is told how many bytes have been read.
+/// The first pass. `progress` is called with the number of bytes read.
 pub fn read_script_records(
     input: impl BufRead,
     progress: &mut dyn FnMut(u64),

@@ -1,4 +1,4 @@
-//! The events of a recording that serve, and how a sample of each is counted: whose it is, what it stands for, and what its
+//! The events of a recording that serve, and how a sample of each is counted: whose it is, what it represents, and what its
 //! stack weighs where another event than taken branches triggered it.
 
 use hbbp_ebpf::branch::BranchEntry;

@@ -58,8 +58,8 @@ impl Counter {
         self
     }
 
-    /// Counts a sample that stands for `period` units of its event; `weighed` is what its stack weighs beside others, where
-    /// another event than taken branches triggered it ([`super::slots`]).
+    /// Counts a sample of `period` units of its event. `weighed` is the relative weight of its stack if another event than
+    /// taken branches triggered it ([`super::slots`]).
     pub fn add(
         &mut self,
         owner: Owner,

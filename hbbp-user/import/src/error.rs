@@ -43,7 +43,7 @@ pub enum ImportError {
          with -b (or -j any)"
     )]
     Filtered(String),
-    /// Several events whose records cannot be told apart.
+    /// Several events whose records cannot be distinguished.
     #[error("samples of several events cannot be told apart (no sample ids): record one event at a time")]
     Ambiguous,
     /// No event, or none that says anything about executions.

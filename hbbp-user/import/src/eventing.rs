@@ -1,7 +1,7 @@
 //! Addresses that are one instruction late, corrected through the newest branch record of the same sample.
 //!
 //! A record of PEBS holds the address of the instruction after the eventing one (Intel SDM volume 3, "Processor Event Based
-//! Sampling"), and at precise level 1 the kernel hands it on unchanged ("no fixup attempted",
+//! Sampling"). At precise level 1 the kernel passes it on unchanged ("no fixup attempted",
 //! arch/x86/events/intel/ds.c, `setup_pebs_fixed_sample_data`). This is the correction "IP+1 (LBR)" of "Establishing a
 //! Base of Trust" (ATC 2015), as the kernel does it at level 2 on processors before Haswell (`intel_pmu_pebs_fixup_ip`):
 //! where the newest branch leads to the address, its source is the instruction; else the code from its target on is decoded.

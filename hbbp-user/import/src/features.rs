@@ -1,4 +1,4 @@
-//! What a perf.data file says of its machine and of its making: the features behind its records.
+//! What a perf.data file says of its machine and of its making: the features after its records.
 
 use super::bytes::Bytes;
 use super::error::{Damaged, ImportError};

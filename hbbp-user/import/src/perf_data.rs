@@ -62,7 +62,7 @@ struct Events<'a> {
     by_id: HashMap<u64, usize>,
     /// Where a sample has its id; `None` for a recording of one event.
     id_at: Option<usize>,
-    /// Whether all records have times; else their order in the file stands for it.
+    /// Whether all records have times; else their order in the file represents it.
     timed: bool,
 }
 
@@ -73,7 +73,7 @@ impl<F: Read + Seek> PerfData<F> {
         Ok(Self { file, at, header })
     }
 
-    /// The first pass. `progress` is told how many bytes have been read.
+    /// The first pass. `progress` is called with the number of bytes read.
     pub fn read_sideband(&mut self, progress: &mut dyn FnMut(u64)) -> Result<Sideband, ImportError> {
         self.read_header_records()?;
         let events = Events::new(&self.header)?;

@@ -1,8 +1,8 @@
 //! The records of a perf.data file one after the other, compressed ones unpacked.
 //!
-//! The crate linux-perf-data is not used for this: it allocates what a header claims (a hostile size aborts the
-//! program), unpacks a compressed record without a limit, holds all records of a file that has no round marks in
-//! memory, and passes over branch stacks. Here memory is bounded by two windows of fixed size.
+//! The crate linux-perf-data is not used for this. It allocates what a header claims (a hostile size aborts the
+//! program) and unpacks a compressed record without a limit. It holds all records of a file that has no round marks in
+//! memory, and skips branch stacks. Here memory is bounded by two windows of fixed size.
 //! Formats: `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/event.h` in the kernel tree.
 
 use std::io::Read;
@@ -27,7 +27,7 @@ pub(super) mod user_record {
     pub(crate) const COMPRESSED2: u32 = 83;
 }
 
-/// A record as it stands in the file.
+/// A record as it is in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawRecord<'a> {
     /// `PERF_RECORD_*`.
@@ -56,7 +56,7 @@ enum Found {
 }
 
 impl<R: Read> Records<R> {
-    /// `input` stands at byte `offset` of the file; the records take up `len` bytes, or all that follows.
+    /// `input` is at byte `offset` of the file; the records take up `len` bytes, or all that follows.
     pub(super) fn new(input: R, offset: u64, len: Option<u64>) -> Self {
         let end = len.map(|len| offset.saturating_add(len));
         let input = Window {
@@ -151,7 +151,7 @@ struct Window<R> {
     bytes: Vec<u8>,
     /// Where the next record starts in `bytes`.
     at: usize,
-    /// Byte of the file behind `bytes`.
+    /// Byte of the file after `bytes`.
     offset: u64,
     /// Byte of the file where the records end.
     end: Option<u64>,
@@ -169,7 +169,7 @@ impl<R: Read> Window<R> {
         self.base() + wide(self.at)
     }
 
-    /// Sees to it that the next record is in memory, and says how long it is; `None` at the end.
+    /// Loads the next record into memory, and returns its length; `None` at the end.
     fn next_size(&mut self) -> Result<Option<usize>, ImportError> {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or(&[]);

@@ -25,7 +25,7 @@ pub struct Sample<'a> {
     pub period: Option<u64>,
     /// The branch stack, 24 bytes for each entry, newest first; empty where there is none.
     pub stack: &'a [u8],
-    /// How many equal samples it stands for: one, except in texts that were aggregated.
+    /// How many equal samples it represents: one, except in texts that were aggregated.
     pub times: u64,
 }
 

@@ -1,24 +1,25 @@
-//! What a stack weighs that another event than taken branches triggered.
+//! Weights of branch stacks that another event than taken branches triggered.
 //!
-//! Such an event overflows where it counts fast: cycles where code is slow, instructions in long runs between branches. Its
-//! stacks are therefore taken behind some branches more often than these are executed, and so are the streams in them. How
-//! much more often, two things tell:
+//! Such an event overflows where it counts fast: cycles in slow code, instructions in long runs between branches. Its stacks
+//! are therefore sampled after some branches more often than these are executed, and so are the streams in them. Two things
+//! show by how much:
 //!
-//! 1. What the trigger counts behind each branch. Where that is time and records hold cycles, or instructions or branches of
-//!    streams whose text is known, older slots show how many of them pass, and a stack weighs the inverse of what passes
-//!    behind its own.
+//! 1. What the trigger counts after each branch. Older slots show how many of these pass after a branch: cycles where
+//!    records hold them, and instructions or branches of streams whose text is known. A stack weighs the inverse of what
+//!    passes after its own branch.
 //! 2. The shares of branches in the slots. Every branch of a running program has the same share in every slot, newest or
-//!    oldest. So a stack weighs as much more or less as its trigger has a larger or smaller share in older slots than as
-//!    trigger; as the older slots are themselves of weighed stacks, this is repeated. No model of a processor is in it. But it
+//!    oldest. So the weight of a stack is the share of its trigger in older slots, divided by its share as a trigger. The
+//!    older slots belong to reweighted stacks themselves, so this is iterated. It needs no model of a processor, but it
 //!    compares only code that occurs in one stack.
 //!
-//! Loops that are never left within a stack are compared by what the trigger counts, and so are the rings (an interrupt leaves no
-//! branch that leads there): code ran as often as its stacks are many, divided by what passes in an average stream around it.
-//! Where time is the trigger and records hold no cycles, the recording itself tells what kinds of instructions take: a branch that
-//! triggers twice the stacks that its share in older slots suggests leads to a stream of twice the time of those around it
-//! ([`times`]). Where the text is unknown or something else is the trigger, streams of as many bytes are taken for equally long.
+//! Loops that are never left within a stack are compared by what the trigger counts. So are the rings, as an interrupt leaves no
+//! branch into the kernel. Executions are then the number of stacks divided by what passes in an average stream around the code.
 //!
-//! What that leaves on the emulated machine: kernel-tests/results/time-triggered.txt.
+//! Where time is the trigger and records hold no cycles, the times of instruction kinds are fitted to the recording ([`times`]): a
+//! branch that triggers twice the stacks that its share in older slots suggests leads to a stream of twice the time. Where the
+//! text is unknown or something else is the trigger, streams of equal length in bytes count as equally long.
+//!
+//! The remaining errors on the emulated machine are in kernel-tests/results/time-triggered.txt.
 
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
@@ -32,7 +33,7 @@ use hbbp_model::kinds::{KNOWN_TIMES, Kinds};
 use instructions::Instructions;
 use neighbours::{Neighbours, Pairs};
 
-/// The slot whose branch stands for the trigger. The newest one may be a copy on processors of the Skylake family: of a
+/// The slot whose branch represents the trigger. The newest one may be a copy on processors of the Skylake family: of a
 /// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and 2.8 %
 /// without weights. What runs after the trigger the event has chosen, so streams that are newer weigh nothing.
 pub(super) const TRIGGER: usize = 1;
@@ -308,7 +309,7 @@ impl SlotWeights {
         weights
     }
 
-    /// Weights by what passes behind the triggers: in what they count where that is known, else in bytes. Returns the events of
+    /// Weights by what passes after the triggers: in what they count where that is known, else in bytes. Returns the events of
     /// which it is known.
     fn weigh_by_costs(&mut self) -> Vec<u32> {
         let mut of_event: HashMap<u32, Costs> = HashMap::new();
@@ -335,8 +336,9 @@ impl SlotWeights {
     }
 }
 
-/// Weights such that code ran as often as its stacks are many, divided by what an average stream around it took, of which
-/// `inside` has the mean of those in the stacks of each branch.
+/// Weights such that code ran in proportion to its number of stacks, divided by the time of an average stream around it.
+///
+/// `inside` has the mean time of the streams in the stacks of each branch.
 fn scaled(pairs: &Pairs, weights: &[f64], inside: &[f64]) -> Vec<f64> {
     let took: Vec<f64> = weights
         .iter()

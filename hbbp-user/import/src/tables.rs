@@ -68,7 +68,7 @@ struct BranchTally {
 /// What a stack weighs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackWeight {
-    /// Units of the event that it stands for, times what it weighs beside others of that event.
+    /// Units of the event that it represents, times what it weighs beside others of that event.
     pub(super) period: f64,
     /// Its newest streams that weigh nothing.
     pub(super) n_newer: usize,
@@ -91,7 +91,7 @@ impl StreamOwner {
         Self { event, process }
     }
 
-    /// A stream as the snapshot has it. Branches are counted apart, with what is recorded of them.
+    /// A stream as the snapshot has it. Branches are counted separately, with what is recorded of them.
     const fn row(self, counted: Counted, sums: Recorded) -> Option<StreamCount> {
         let Counted::Stream(stream) = counted else {
             return None;

@@ -18,7 +18,7 @@ const MAX_MODULES: usize = 4096;
 pub struct TextModules(Vec<String>);
 
 impl TextModules {
-    /// The address that stands for the one in the text; `None` where it is not an address in a file, or there are too many
+    /// The address that represents the one in the text; `None` where it is not an address in a file, or there are too many
     /// files.
     pub(super) fn place(&mut self, address: TextAddress<'_>) -> Option<Va> {
         let Some(id) = address.build_id else {

@@ -55,11 +55,11 @@ pub struct Code {
     pub tgid: u32,
     /// `self_exec_id` of the task.
     pub exec_id: u32,
-    /// Thread id where threads are counted apart, else 0.
+    /// Thread id where threads are counted separately, else 0.
     pub tid: u32,
 }
 
-/// Distinct code that is told apart: with its numbers 60 MB. A recording of an hour of compilers has half of that.
+/// Distinct code that is distinguished: with its numbers 60 MB. A recording of an hour of compilers has half of that.
 const MAX_CODE: usize = 1 << 20;
 
 /// Bytes that the hits of all slices may take: 36,000 slices with 1000 blocks each.

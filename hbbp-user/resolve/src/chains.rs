@@ -9,7 +9,7 @@ use hbbp_model::snapshot::fold::merge_rows;
 use hbbp_model::snapshot::{ChainCount, ProcessIdx};
 
 impl Resolver {
-    /// Takes over call chains. To be called before the counts of the same drain are ([`Self::drained`]), to whose last part
+    /// Adds call chains. To be called before the counts of the same drain are ([`Self::drained`]), to whose last part
     /// they belong.
     pub fn chained(&mut self, chains: impl IntoIterator<Item = RawChain>) {
         self.chains.extend(chains);
@@ -50,7 +50,7 @@ impl Resolver {
             Ring::Kernel => this.kernel_hit(first_time, at).is_some(),
             Ring::User => this.hit(task, first_time, at).1.is_some(),
         };
-        // Where user code keeps no frame pointer, something else than text stands in its place, and nothing beyond called.
+        // Where user code keeps no frame pointer, something else than text is in its place, and nothing beyond called.
         let n_text = (0_usize..)
             .zip(&frames)
             .take_while(|(nth, at)| is_text(self, before(*nth, **at)) || at.ring() == Ring::Kernel);

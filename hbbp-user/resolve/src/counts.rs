@@ -11,7 +11,7 @@ use hbbp_model::snapshot::fold::Boundaries;
 use hbbp_model::snapshot::{Interval, Loss, ProcessIdx};
 
 impl Resolver {
-    /// Takes over the counts of one drain, part by part in the order of time. All records up to its end should have been
+    /// Adds the counts of one drain, part by part in the order of time. All records up to its end should have been
     /// applied.
     ///
     /// Where kernel text was patched within a part, it becomes several intervals, and each count belongs to the one of
@@ -54,8 +54,8 @@ impl Resolver {
         }
     }
 
-    /// Takes over the counts of a part, and those `from_before` of user code: it is all in the first part, whose kernel
-    /// code alone is counted apart. Returns those that came after the part, but before the `end` of the drain.
+    /// Adds the counts of a part, and those `from_before` of user code: it is all in the first part, whose kernel
+    /// code alone is counted separately. Returns those that came after the part, but before the `end` of the drain.
     fn interval<I: IntoIterator<Item = Raw>>(
         &mut self,
         raw: RawInterval<I>,
@@ -167,7 +167,7 @@ impl Resolver {
         }
     }
 
-    /// Takes over the counts of an interval of a recording, whose process images are known.
+    /// Adds the counts of an interval of a recording, whose process images are known.
     pub fn recorded_interval(&mut self, interval: Interval) {
         self.begin_lookups();
         let end = interval.end.saturating_sub(1);
@@ -177,7 +177,7 @@ impl Resolver {
             None => Some((TaskKey::KERNEL, end)),
         };
         // The task of a process image that can have run an address: the kernel has no user code. Texts without process ids
-        // have one process image of number 0 beside the kernel, so that it is not told by its number.
+        // have one process image of number 0 beside the kernel, so that its number does not identify it.
         let runs = |process: ProcessIdx, at: Va| {
             let is_possible = process != ProcessIdx::KERNEL || at.ring() == Ring::Kernel;
             task(process).filter(|_| is_possible)

@@ -81,7 +81,7 @@ impl Resolver {
         }
     }
 
-    /// Sees to it that the text of a branch is there that led to a stream.
+    /// Loads the text of the branch that led to a stream, if needed.
     pub(super) fn source(&mut self, task: TaskKey, time: u64, source: Va) {
         if self.lookups.last(task, time, source).is_some() {
             return;

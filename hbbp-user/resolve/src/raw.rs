@@ -23,7 +23,7 @@ impl TaskKey {
 pub struct Raw {
     /// The task that was hit.
     pub task: TaskKey,
-    /// Id of the thread where threads were counted apart, else 0.
+    /// Id of the thread where threads were counted separately, else 0.
     pub tid: u32,
     /// Time in ns of the first sample of this count in its interval, or of the first sample of its task.
     pub first_time: u64,

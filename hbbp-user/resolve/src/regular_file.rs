@@ -33,14 +33,14 @@ impl OpenedFile {
     }
 }
 
-/// Why the file behind a mapping cannot be used; the worst reason of all paths that were tried.
+/// Why the file of a mapping cannot be used; the worst reason of all paths that were tried.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Refusal {
     /// It is nowhere.
     Missing,
     /// It is not a regular file, or we may not read it.
     Refused,
-    /// Another file stands at its place.
+    /// Another file is at its place.
     Changed,
     /// Nothing but its name is known, by which anybody may call a file.
     Unidentified,

@@ -79,12 +79,12 @@ impl Resolver {
         self.user.hasten_with(haste);
     }
 
-    /// Sets whether the threads of a process image are kept apart. To be called before anything is counted.
+    /// Sets whether the threads of a process image are kept separate. To be called before anything is counted.
     pub fn count_threads(&mut self, threads: ThreadCounts) {
         self.user.count_threads(threads);
     }
 
-    /// Takes over records as they come, in any order; the files of new mappings are opened now.
+    /// Adds records as they come, in any order; the files of new mappings are opened now.
     pub fn apply(&mut self, records: impl IntoIterator<Item = Timed>) {
         self.user.begin_records();
         for timed in records {
@@ -142,7 +142,7 @@ impl Resolver {
         }
     }
 
-    /// Takes over the records that still wait for earlier ones: none will come.
+    /// Processes the records that still wait for earlier ones: none will come.
     pub fn catch_up(&mut self) {
         self.user.catch_up(u64::MAX);
     }

@@ -113,7 +113,7 @@ fn planned<'a>(options: &'a BbvOptions, vectors: &'a Vectors<'_>, ids: &'a Ids) 
     files
 }
 
-/// The name of a thread's file: threads behind the first have their number as suffix.
+/// The name of a thread's file: threads after the first have their number as suffix.
 fn named(name: &str, thread: u32) -> String {
     match thread {
         0 => name.to_owned(),

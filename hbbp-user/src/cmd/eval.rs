@@ -51,7 +51,7 @@ pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let mut rule = super::rule::read(&options.rule)?;
     if !options.methods.is_empty() {
-        // The methods of the field count samples where they landed, and nothing else.
+        // The methods of the field count samples at their reported address, and nothing else.
         rule.stages = rule.stages.without(Stage::Landing).without(Stage::Classes);
     }
     let evaluation = evaluate(&snapshot, &exact, &rule).map_err(Advised::from)?;

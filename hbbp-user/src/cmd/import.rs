@@ -32,7 +32,7 @@ pub struct ImportOptions {
     pub pid: Option<u32>,
     /// Of a folder of segments, only this time.
     pub range: TimeRange,
-    /// Whether the threads of a process are kept apart.
+    /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
 }
 

@@ -160,7 +160,7 @@ fn block(signals: impl Iterator<Item = libc::c_int>) -> io::Result<libc::sigset_
 /// Whether the program was started to survive its terminal.
 fn ignores_hangup() -> bool {
     let status = procfs::process::Process::myself().and_then(|own| own.status());
-    // The lowest bit stands for signal 1, which is SIGHUP.
+    // The lowest bit represents signal 1, which is SIGHUP.
     status.is_ok_and(|status| status.sigign & 1 != 0)
 }
 

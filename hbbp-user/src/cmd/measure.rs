@@ -1,5 +1,5 @@
-//! What a running measurement does when: drains, records, patches of kernel text, CPUs and the budget each have their time,
-//! until the time of the measurement is over, its command exits or a signal arrives.
+//! The event loop of a measurement: drains, records, patches of kernel text, CPUs and the budget each have a schedule. It ends
+//! after the duration, when the command exits, or at a signal.
 
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
@@ -27,8 +27,8 @@ const CPUS_EVERY: Duration = Duration::from_millis(250);
 /// Time between two looks at what the samples cost, where there is a budget.
 const BUDGET_EVERY: Duration = Duration::from_millis(250);
 
-/// Time until rings with events of their own take stacks by what they ran, for the first time, and twice that with each time, until
-/// drains do it.
+/// Time until the first adjustment of the periods of rings with events of their own. It doubles with each one, until drains make the
+/// adjustments.
 const FIRST_SHARES: Duration = Duration::from_millis(5);
 
 /// Why a measurement paused.

@@ -36,9 +36,9 @@ pub struct RecordOptions {
     pub choice: Choice,
     /// Whether kernel addresses are counted by process.
     pub kernel: KernelCounts,
-    /// Whether the threads of a process are kept apart.
+    /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
-    /// Whether processes that have ended are kept apart, where they are many of one name.
+    /// Whether processes that have ended are kept separate, where they are many of one name.
     pub ended: EndedProcesses,
     /// Capacity of the count map.
     pub map_entries: Option<u32>,
@@ -76,7 +76,7 @@ pub enum Target {
 pub struct Recorded {
     /// What was measured.
     pub snapshot: Snapshot,
-    /// What was counted in each slice, where these are told apart.
+    /// What was counted in each slice, where these are distinguished.
     pub slices: Option<Slices>,
     /// The command, running or exited.
     pub command: Option<Command>,

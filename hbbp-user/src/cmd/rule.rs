@@ -9,7 +9,7 @@ use hbbp_estimate::Rule;
 use hbbp_estimate::rule::NAMED;
 use hbbp_estimate::stages::Stage;
 
-/// As [`read`], for figures that are due every second: what takes seconds is left out. Samples count where they landed, and streams are
+/// As [`read`], for figures that are due every second: what takes seconds is left out. Samples count at their reported address, and streams are
 /// balanced only where they are biased.
 pub(super) fn read_for_live(rule: &str) -> anyhow::Result<Rule> {
     let mut rule = read(rule)?;

@@ -32,7 +32,7 @@ const CPU_LIMIT: u64 = 10;
 /// Files that are open at once in a worker.
 const FILES: u64 = 16;
 
-/// What workers do, as the supervisor is told with a socket.
+/// What workers do, as the supervisor receives it with a socket.
 const LAYOUTS: u8 = 0;
 const TABLES: u8 = 1;
 /// The first descriptor that a process need not have.
@@ -48,7 +48,7 @@ pub(super) enum Event {
 }
 
 /// Starts the supervisor; to be called before any other thread is started, with the rights that it is to have at most.
-/// `tell` is told what happens to workers.
+/// `tell` receives what happens to workers.
 pub(super) fn start(tell: impl Fn(Event) + Clone + Send + 'static) -> anyhow::Result<Parser> {
     let (control, its) = UnixStream::pair().context("failed to start the worker that parses files")?;
     // SAFETY: no other thread runs that could hold a lock.

@@ -17,7 +17,7 @@ use hbbp_model::snapshot::{
     Snapshot, StreamCount, Symbol, Text, Thread, Turns,
 };
 
-/// Where the kernel function stands.
+/// Where the kernel function is.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 /// Where the program is mapped, and where its own file says that it is.
 const USER: u64 = 0x5555_5555_4000;
@@ -268,7 +268,7 @@ fn measured_by(event: Event) -> Snapshot {
     }
 }
 
-/// As [`clocked`], with the process in a container and two of its threads counted apart; a third process is of unknown
+/// As [`clocked`], with the process in a container and two of its threads counted separately; a third process is of unknown
 /// cgroup, and has too many threads.
 pub fn threaded() -> Snapshot {
     let mut snapshot = clocked();

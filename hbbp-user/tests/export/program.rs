@@ -120,5 +120,5 @@ fn build(compiler: &str, linked: Linked) -> Built {
     }
 }
 
-/// Counts are thousandths of executions, which are relative here: nothing says what a sample stands for.
+/// Counts are thousandths of executions, which are relative here: nothing says what a sample represents.
 pub(crate) const SCALE: u64 = 1000;

@@ -14,7 +14,7 @@ use crate::writer::{Attr, File, mmap2, stack, stack_at, taken, turns};
 
 const BASE: u64 = 0x55_0000_0000;
 
-/// What five stacks of period 1000 with the five streams of [`turns`] stand for, by address and by mnemonic.
+/// What five stacks of period 1000 with the five streams of [`turns`] represent, by address and by mnemonic.
 const ADDRESSES: [(u64, &str, u64); 6] = [
     (0x1000, "MOV", 1000),
     (0x1005, "DEC", 3000),
@@ -69,7 +69,7 @@ fn lines(times: u64, line: impl Fn(u64, &str, u64) -> String) -> String {
 fn callgrind(object: &str, times: u64) -> String {
     let head = "# callgrind format\nversion: 1\npositions: instr line\nevents: Ir\n";
     let costs = lines(times, |at, _, n| format!("{at:#x} 0 {n}\n"));
-    // What the call cost in all stands behind its line.
+    // What the call cost in all follows its line.
     format!("{head}\nob=(1) {object}\nfn=(1) f\n{costs}calls=1000 0x1010\n0x1009 0 1000\n")
 }
 

@@ -176,7 +176,7 @@ fn distance(a: &BTreeMap<u64, f64>, b: &BTreeMap<u64, f64>) -> f64 {
     off.sum::<f64>() / 2.0
 }
 
-/// The distance from exact counts of the Skylake recording, and of others like it: as recorded, and weighed.
+/// The distance from exact counts of the Skylake recording, and of others like it: as recorded, and reweighted.
 fn skylake_distances(recording: &Path, folder: &Path) -> [f64; 2] {
     let binary = folder.join("propeller_sample_1.bin");
     let exact = shares(&std::fs::read_to_string(folder.join("propeller_sample_1.exact_counts")).unwrap());
@@ -235,7 +235,7 @@ fn drawn(recording: &[u8], seed: u64) -> Vec<u8> {
     let mut file = recording[..start].to_vec();
     file[DATA + 8..DATA + 16].copy_from_slice(&(data.len() as u64).to_le_bytes());
     file.extend(&data);
-    // The table of features stands behind the data: place and size of each.
+    // The table of features follows the data: place and size of each.
     let n_features: u32 = recording[FEATURES].iter().map(|set| set.count_ones()).sum();
     let (features, contents) = recording[start + len..].split_at(16 * n_features as usize);
     for feature in features.as_chunks::<16>().0 {

@@ -242,7 +242,7 @@ fn perf_of_2012_writes_neither_ids_nor_times_nor_branches() {
         &path,
         &["--binary", &program, "--format", "counts", "--source", "ebs"],
     );
-    // The period of the event stands in for that of the sample: 1000 over a block of two.
+    // The period of the event replaces that of the sample: 1000 over a block of two.
     assert_eq!(lines(&counts, "10"), ["1005 500", "1007 500"]);
 }
 

@@ -1,4 +1,4 @@
-//! Threads of recordings: kept apart where that is asked for, with the same sums.
+//! Threads of recordings: kept separate where that is asked for, with the same sums.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::writer::{File, comm, mmap2, stack, turns};
 const EXEC: u16 = 1 << 13;
 const BASE: u64 = 0x5500_0000_0000;
 
-/// The record with another thread id, which stands at this byte.
+/// The record with another thread id, which is at this byte.
 fn of_thread(mut record: Vec<u8>, at: usize, tid: u32) -> Vec<u8> {
     record[at..at + 4].copy_from_slice(&tid.to_le_bytes());
     record

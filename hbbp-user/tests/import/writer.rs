@@ -61,7 +61,7 @@ pub(crate) fn string(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// What stands at the end of records that are no samples: tid, time, id.
+/// What is at the end of records that are no samples: tid, time, id.
 fn trailer(pid: u32, time: u64) -> Vec<u8> {
     words(&[u64::from(pid) << 32 | u64::from(pid), time, 77])
 }

@@ -1,5 +1,5 @@
 //! Files that take long to parse, which somebody without rights runs beside a measurement: it ends in order, what was given
-//! up is told, and what parsing took is bounded and counted.
+//! up is reported, and what parsing took is bounded and counted.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -125,7 +125,7 @@ fn loops_have_the_time_of_what_they_call_where_frame_pointers_prove_it() {
     let without = loops("-fomit-frame-pointer");
     let found = shares(&without);
     println!("without: {found:?}, {}", without["calls"]);
-    // The caller of a function without a frame is still proved; of what calls that, nothing is, and it is told.
+    // The caller of a function without a frame is still proved; of what calls that, nothing is, which is reported.
     assert!(0.6 < through(&without, "light") && through(&without, "down") < 0.35);
     assert!(
         through(&without, "main") < 0.01 && found.iter().all(|share| *share < 0.01),

@@ -163,7 +163,7 @@ fn terminal() -> (OwnedFd, CString) {
     (ours, name)
 }
 
-/// What standard input of `top` is, and whether the terminal is that of its session, which is told when it is lost.
+/// What standard input of `top` is, and whether the terminal is that of its session, which is notified when it is lost.
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     /// The terminal of the session.

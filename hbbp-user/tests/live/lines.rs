@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{kernel, number, run};
 
-/// Two functions are inlined into one; each stands on lines of its own.
+/// Two functions are inlined into one; each is on lines of its own.
 const SOURCE: &str = "#include <stdlib.h>
 static inline __attribute__((always_inline)) unsigned turned(unsigned x, unsigned i)
 {

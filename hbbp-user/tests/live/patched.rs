@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Patches its own text, which is writable all the time, so that nobody is told.
+/// Patches its own text, which is writable all the time, so that no record reports it.
 const WRITABLE: &str = r#"
 int main(int argc, char **argv) {
   double right = atof(argv[1]), left = atof(argv[2]);

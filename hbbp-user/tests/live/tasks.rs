@@ -1,4 +1,4 @@
-//! Threads that are counted apart, and cgroups of processes that live for a moment.
+//! Threads that are counted separately, and cgroups of processes that live for a moment.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -227,7 +227,7 @@ fn hot_functions(snapshot: &Snapshot) -> Vec<String> {
     hot.into_iter().map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Addresses all over the functions of the kernel with these names, or what the compiler made of them.
+/// Addresses throughout the kernel functions with these names, and the clones that the compiler made of them.
 fn text_of(names: &[&str]) -> Vec<Va> {
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
     let symbols = symbols.lines().filter_map(|line| {

@@ -13,7 +13,7 @@ use super::load::{Load, built};
 use super::{kernel, program, report_by, wait_until_it_measures};
 
 /// A loop of multiplications, or with TWIN of byte swaps that take the same place. It says when it has run for a second, and
-/// goes on where it was told to.
+/// continues at the address that it was given.
 const LOOP: &str = r#"
 #include <stdio.h>
 #include <time.h>

@@ -122,7 +122,7 @@ fn service_says_why_of_each_line() {
     for line in UNIT.lines().skip_while(|line| *line != "[Service]") {
         match line.chars().next() {
             Some('#') => has_reason = true,
-            // A reason stands for the lines up to the next empty one.
+            // A reason applies to the lines up to the next empty one.
             None => has_reason = false,
             Some('[') => {}
             Some(_) => assert!(

@@ -130,7 +130,7 @@ fn time_is_within_a_percent_of_what_passed() {
     let exact = exact().0 / exact().1;
     let found = kernel / (kernel + user);
     assert!((found / exact - 1.0).abs() < 0.01, "{found}, not {exact}");
-    // As many samples in user code as in the kernel, but those of the kernel stand for more time.
+    // As many samples in user code as in the kernel, but those of the kernel represent more time.
     assert!(found - 0.1 > report["accounting"]["in_mix"]["kernel"].as_f64().unwrap() / samples as f64);
     assert_sums_close(&report);
 }

@@ -1,4 +1,4 @@
-//! The JSON report adds up: what was due down to what stands in each column, to the last sample.
+//! The JSON report adds up: what was due down to what is in each column, to the last sample.
 
 use proptest::prelude::*;
 use serde_json::Value;

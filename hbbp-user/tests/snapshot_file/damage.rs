@@ -5,7 +5,7 @@ use hbbp_model::snapshot::file::{encode, parse};
 
 use super::{random_below, small};
 
-/// The header of a file, and its sections cut apart; see the module `container` for the layout.
+/// Splits a file into its header and its sections; the module `container` has the layout.
 fn cut_apart(file: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (header, mut rest) = file.split_at(12);
     let mut sections = Vec::new();
@@ -184,7 +184,7 @@ fn the_limit_of_expansion_does_not_hit_our_own_files() {
 
 #[test]
 fn rows_that_end_early_are_malformed() {
-    // Field 1 is the table: one row of `text`, which ends behind the module.
+    // Field 1 is the table: one row of `text`, which ends after the module.
     let read = read_changed(|s| {
         let text = place(s, "text");
         s[text] = section("text", 0, 3, &[0x0a, 1, 0]);

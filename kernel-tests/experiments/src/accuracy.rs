@@ -124,8 +124,9 @@ pub(crate) fn accuracy(args: &Args) -> Result<()> {
     }
 }
 
-/// Instructions in millions, part of the kernel in %, samples and what part of those due they are; average weighted errors of the three methods and of the
-/// hybrid in each ring, and of the rule of the paper; accuracy errors over blocks.
+/// Columns of the table: instructions in millions, share of the kernel in %, numbers of stacks and samples, received samples in % of
+/// those expected. Then average weighted errors of the three methods, of the rule of the paper, and of the hybrid in each ring. At
+/// last accuracy errors over blocks.
 const TITLES: &str = "workload       M instr. %kernel   stacks  samples  %there   hybrid      LBR      EBS    paper   kernel     user \
                       hybrid/b    LBR/b    EBS/b";
 

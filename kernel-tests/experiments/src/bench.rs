@@ -1,7 +1,9 @@
-//! `cargo xtask bench`: what stacks and processes cost in instructions, what hostile profiles of rising size and very many streams
-//! cost to report on, what a run of ten seconds under load costs on this machine, and how long reports and exports take.
+//! `cargo xtask bench`: what hbbp-sys costs on this machine.
 //!
-//! All but the first are figures of time, so that they depend on what else the machine does: they are printed and not asserted.
+//! It measures the instructions of stacks and processes, reports of hostile profiles of rising size and of very many streams, a run
+//! of ten seconds under load, and the time of reports and exports.
+//!
+//! All but the first are times, which depend on what else the machine does: they are printed and not asserted.
 
 use std::fs;
 use std::io;

@@ -23,8 +23,8 @@ pub(crate) struct Args {
     /// Sampling periods of branch stacks in taken branches, comma-separated; at least three.
     #[arg(long, value_delimiter = ',', default_values_t = PERIODS)]
     period: Vec<u64>,
-    /// Measure the overhead of both events at their default periods, and what cycles or call chains beside them add, instead of the cost of
-    /// a stack, over this number of rounds of 330 million instructions.
+    /// Measure the overhead of both events at their default periods, and what cycles or call chains add, over this number of rounds of
+    /// 330 million instructions. The cost of a stack is not measured then.
     #[arg(long, value_name = "ROUNDS")]
     overhead: Option<u32>,
     /// Measure what a daemon takes instead, phase by phase from idle to storms and back, each of

@@ -41,7 +41,7 @@ struct Args {
     #[command(subcommand)]
     task: Task,
 
-    // xtask acts on it; here it is a part of the help, behind the options of each experiment.
+    // xtask acts on it; here it is a part of the help, after the options of each experiment.
     /// Print what would be installed instead of installing it, and stop if the task needs it.
     #[arg(long, global = true, display_order = 100)]
     no_install: bool,

@@ -34,7 +34,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Makes the file and gives the first JSON line: an experiment of hours fails here where the file cannot be written.
+    /// Creates the file and writes the first JSON line, so that an experiment of hours fails at once if it cannot.
     pub(crate) fn begin(options: &Options) -> Result<Self> {
         let make = |path: &PathBuf| {
             let file = File::create(path).with_context(|| format!("failed to make {}", path.display()))?;

@@ -1,7 +1,7 @@
 //! `cargo xtask vm without-stacks`: how exact the mix is where there are samples alone, over kept profiles, on a model of a processor.
 //!
 //! Profiles are those that `cargo xtask vm accuracy --keep DIR` left. Their branch stacks are left out, and each is evaluated with
-//! its samples as they landed, and traced back along the code.
+//! its samples as reported, and traced back along the code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,10 +38,10 @@ fn bounded(text: &str) -> Result<(String, f64)> {
     ))
 }
 
-/// Samples as they landed, and traced back.
+/// Samples as reported, and traced back.
 const RULES: [&str; 2] = ["without stacks\nwithout landing\nlbr\n", "without stacks\nlbr\n"];
 
-/// Standard errors are calibrated where as many mnemonics, in %, are within two of them: 95.4 % are in a normal distribution.
+/// Share of mnemonics within two standard errors, in %, that counts as calibrated; a normal distribution has 95.4 %.
 const WITHIN: std::ops::RangeInclusive<f64> = 90.0..=99.0;
 
 /// Evaluates and prints, profile by profile.

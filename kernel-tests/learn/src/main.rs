@@ -59,7 +59,7 @@ const STREAMS: [(&str, &str); 2] = [("recorded", "paper"), ("balanced", "balance
 
 /// What was learnt with a weighting of streams.
 struct Learnt {
-    /// By recording: the errors of the named rule, and of the rule that was learnt without its workload.
+    /// For each recording, the errors of the named rule and of the rule that was learnt without its workload.
     errors: Vec<[Errors; 2]>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Cpu {
     pub(crate) owner: [u32; 2],
     /// Instructions retired in each ring while the counters ran.
     pub(crate) retired: [u64; 2],
-    /// Instructions retired in each ring while the counters stood still.
+    /// Instructions retired in each ring while the counters were stopped.
     pub(crate) skipped: [u64; 2],
     /// The counters are frozen.
     pub(crate) frozen: bool,

@@ -135,7 +135,7 @@ extern "C" fn translate(_id: Id, tb: *mut Tb) {
     let start = unsafe { api::qemu_plugin_insn_vaddr(first) };
     let gate = model.gates.get(&start).copied();
     let block = model.blocks.intern(start, code, &lengths, gate);
-    // The first store of a gate may come in the block behind its own.
+    // The first store of a gate may come in the block after its own.
     let is_behind_gate = || (1..GATE_START).any(|bytes| model.gates.contains_key(&start.wrapping_sub(bytes)));
     let shows_frame = block.flags & GATE != 0 || is_behind_gate();
     let data = std::ptr::from_ref(block).cast_mut().cast::<c_void>();
@@ -278,7 +278,7 @@ extern "C" fn ring(cpu: c_uint, data: *mut c_void) {
         return attach(machine);
     }
     let Some(block) = bell.block else { return };
-    // A start covers what follows its own instruction, all others what stands before theirs.
+    // A start covers what follows its own instruction, all others what precedes theirs.
     let starts = matches!(bell.doorbell, Doorbell::StartAll | Doorbell::Start);
     let end = bell.index + u32::from(starts);
     if let Some(cpu) = machine.cpus.get_mut(cpu_idx) {

@@ -1,9 +1,9 @@
 //! The emulated PMU of the emulated machine: a TCG plugin for QEMU.
 //!
 //! It sees every block of guest code that is executed, in both rings, and does three things with it:
-//! it counts each block exactly (`count.rs`), it keeps a branch stack and sampling counters per CPU as a
-//! performance monitoring unit does (`cpu.rs`, `sample.rs`, `stack.rs`), and it writes a record at each overflow into
-//! memory that it shares with the driver in the guest (`memory.rs`).
+//! - It counts each block exactly (`count.rs`).
+//! - It has a branch stack and sampling counters per CPU, as a performance monitoring unit does (`cpu.rs`, `sample.rs`, `stack.rs`).
+//! - It writes a record at each overflow into memory that it shares with the driver in the guest (`memory.rs`).
 //!
 //! The interface shows no registers. Where interrupted code goes on is read from the frame that the
 //! processor pushed: the gate's first store names the stack, and the guest's RAM is mapped here too

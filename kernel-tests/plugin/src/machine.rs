@@ -142,7 +142,7 @@ impl Machine {
         cpu.rearm();
     }
 
-    /// Takes over the counters that the driver configured. A counter that is switched off leaves its final values in
+    /// Attaches the counters that the driver configured. A counter that is switched off leaves its final values in
     /// the CPU's area: read before, they would miss what retires between the two.
     pub(crate) fn configure(&mut self, cpu_idx: usize) {
         let cpu = &mut self.cpus[cpu_idx];

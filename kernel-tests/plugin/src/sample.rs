@@ -95,7 +95,7 @@ impl Retired {
 pub(crate) struct Overflow {
     /// Index of the instruction.
     pub(crate) index: u32,
-    /// Cycles of the instruction that are left behind the overflow.
+    /// Cycles of the instruction that are left after the overflow.
     pub(crate) cycles_left: u32,
     pub(crate) counter: usize,
     /// Events that the counter had counted with this one.

@@ -269,7 +269,7 @@ fn send_files(shared: *mut u8) -> Result<()> {
     }
     // SAFETY: the offset lies within the mapping.
     let out = unsafe { shared.add(layout::FILES) };
-    // SAFETY: `packed` fits behind the offset (checked above) and does not overlap the mapping.
+    // SAFETY: `packed` fits after the offset (checked above) and does not overlap the mapping.
     unsafe { std::ptr::copy_nonoverlapping(packed.as_ptr(), out, packed.len()) };
     Ok(())
 }

@@ -3,8 +3,8 @@
 //!
 //! The clock of the guest counts instructions, each round of a repeated string instruction by itself, so that time is known
 //! from exact executions. In mm/filemap.c of Linux 6.12, `filemap_read` takes the folios of the file in one call of
-//! `filemap_get_pages` (line 2649) and goes round its inner loop once for each (2680 to 2710), where it marks the folio
-//! (2691) and copies it (2700); `generic_file_read_iter` calls it last and jumps there, so that the call is that of `vfs_read`.
+//! `filemap_get_pages` (line 2649). Its inner loop has one iteration for each (2680 to 2710), which marks the folio
+//! (2691) and copies it (2700). `generic_file_read_iter` calls it last and jumps there, so that the call is that of `vfs_read`.
 //!
 //! A datagram of 60,000 bytes is two fragments of pages: in net/ipv4/ip_output.c the loop of `__ip_append_data` (lines 1080 to 1336),
 //! which `ip_make_skb` calls (1579), goes round once for each, and copies it from the program. In net/core/datagram.c the loop of

@@ -16,7 +16,7 @@ const LOAD: &str = "storms syscalls 200000";
 /// Periods that are as many times as long, so that the samples are as many.
 const PERIODS: (u64, u64) = (40_009, 4_001);
 
-/// Stacks that come 20 to 60 cycles late are what leaves most to be told by counts.
+/// Stacks that come 20 to 60 cycles late are what counts can correct most.
 fn measured(series: &str) -> Option<Measured> {
     let mut setup = Setup::new(support::hardware_profile("ivb-imprecise"));
     setup.options.push("--classes".to_owned());

@@ -14,7 +14,7 @@ use crate::support;
 const LOAD: &str =
     "kernels divide 1000000; for i in $(busybox seq 20); do busybox seq 300 | busybox md5sum; done";
 
-/// A latency of its own for each class, so that one cannot stand in for another.
+/// A latency of its own for each class, so that one cannot replace another.
 const HARDWARE_PROFILE: &str = "
 latency.simple = 1
 latency.load = 5
@@ -128,7 +128,7 @@ fn branch_records_hold_the_cycles_since_the_branch_before() {
     for line in outcome.text("stdout").unwrap().lines() {
         let mut words = line.split_whitespace();
         let tgid = words.next().unwrap().parse().unwrap();
-        // Behind a branch of the kernel another process may have run.
+        // After a branch of the kernel another process may have run.
         let is_user = |(from, to, _): &(u64, u64, u64)| (from | to) >> 63 == 0;
         let entries: Vec<_> = words.map(branch).take_while(is_user).collect();
         for pair in entries.windows(2) {

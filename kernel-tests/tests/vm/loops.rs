@@ -16,9 +16,10 @@ use crate::support;
 const TIMES: f64 = 60_000.0;
 const ROUNDS: f64 = 10.0;
 
-/// Cycles between two samples of time, instructions between two samples, and taken branches between two stacks: some twenty thousand
-/// samples of each kind in every function, ten thousand stacks, and some thousand stacks with the entry of each loop, so that chance is
-/// a third of the errors that are allowed at most: a CPI that is known to 2 % is off by more than 5 % in one case of a hundred, and
+/// Cycles between two samples of time, instructions between two samples, and taken branches between two stacks.
+///
+/// Every function then has some twenty thousand samples of each kind and ten thousand stacks, and each loop some thousand stacks with
+/// its entry. So chance is at most a third of the errors that are allowed: a CPI that is known to 2 % is off by more than 5 % in one case of a hundred, and
 /// there are 72. Where stacks are biased the instructions of a loop are known by samples alone: with half as many, those of the first of
 /// two loops of the module were off by 2.4 % on 6.1, with a standard error of 1.3 %.
 const TIME: &str = "--time=2503";

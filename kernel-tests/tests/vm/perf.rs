@@ -52,7 +52,7 @@ fn printed(line: &str) -> Option<Printed> {
 ///
 /// One run in ten, perf 6.1 prints one or two samples twice, although the machine wrote and delivered each once by its own
 /// counters. And two samples of a loop may be equal: where the kernel does not trust the clock of the processor, its own
-/// stands still at the end of a tick.
+/// is stopped at the end of a tick.
 fn number_of_samples(samples: &[Printed]) -> RangeInclusive<usize> {
     let mut sorted: Vec<&Printed> = samples.iter().collect();
     sorted.sort_by(|a, b| (a.cpu, &a.time).cmp(&(b.cpu, &b.time)));

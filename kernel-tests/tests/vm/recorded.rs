@@ -13,7 +13,7 @@ use kernel_tests::trace::Stack;
 /// A live profile keeps weights in 1/256 of a branch for each occurrence, rounded down; at a period of a thousand and 31
 /// streams that is this share.
 const ROUNDING: f64 = 1.2e-4;
-/// The share that a short process may have of all weight, where all of its streams were refused and none is left to bear it.
+/// Largest share of all weight that may be lost with short processes: all of their streams were refused, so none can carry it.
 const ALONE: f64 = 1e-3;
 /// `PERF_BR_SPEC_WRONG_PATH` in the flags of an entry.
 const WRONG_PATH: u64 = 1 << 24;

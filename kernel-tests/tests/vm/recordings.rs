@@ -1,8 +1,7 @@
-//! Recordings of perf(1) whose stacks any event triggered, or without any: what is imported of them is near the exact counts of the same
-//! span.
+//! Recordings of perf(1) with stacks of any trigger, or without stacks: their import is near the exact counts of the same span.
 //!
-//! Taken branches alone trigger stacks without bias; the stacks of all others are weighed, and the errors of shares here are
-//! what that leaves. `cargo xtask vm recordings` measures them over all workloads.
+//! Only taken branches trigger stacks without bias. Stacks of other triggers are reweighted, and the errors of shares here are
+//! those that remain. `cargo xtask vm recordings` measures them over all workloads.
 
 use std::path::PathBuf;
 

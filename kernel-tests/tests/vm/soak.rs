@@ -183,7 +183,7 @@ busybox sleep 4";
 
 /// The machine sleeps (the kernel's own test of it, which stops devices, CPUs and clocks and starts them again after ten
 /// seconds): the daemon goes on by itself in a run of its own, the time between is stated, and nothing is unexplained.
-/// Five seconds, the default, may be told as four, which are taken for an adjusted clock: the kernel knows them to one.
+/// Five seconds, the default, may be reported as four, which are taken for an adjusted clock: the kernel knows them to one.
 #[test]
 #[ignore = "runs in --all"]
 fn machine_that_slept_is_measured_on_in_a_new_run() {

@@ -23,11 +23,12 @@ const DEPTH: u64 = 32;
 /// Rounds of work of each CPU, unless HBBP_STRESS says otherwise. A round makes a hundred thousand samples and more.
 const ROUNDS: u32 = 1;
 
-/// Room for counts so small that drains come early ([`MOST_ENTRIES`] streams, half of which ask for one), some of them within
-/// milliseconds of each other, and that the count maps are full at times, which has to be counted.
+/// Capacity of the count maps, so small that drains come early, some of them within milliseconds of each other.
+///
+/// Half of [`MOST_ENTRIES`] streams ask for a drain. The maps are full at times, which has to be counted.
 const MOST_ENTRIES: &str = "16384";
 
-/// Works on eight CPUs at once, while a tracepoint is switched on and off, so that kernel code is counted apart each time.
+/// Works on eight CPUs at once, while a tracepoint is switched on and off, so that kernel code is counted separately each time.
 fn script(rounds: u32) -> String {
     format!(
         "set -e
@@ -60,7 +61,7 @@ hbbp-sys report --format json --top 1 /out/profile"
     .replace("cat >", "busybox cat >")
 }
 
-/// The rows of each interval that stand for the same: event, process, address or stream.
+/// The rows of each interval that represent the same: event, process, address or stream.
 fn twice(snapshot: &Snapshot) -> usize {
     let mut n_twice = 0;
     for interval in &snapshot.intervals {
@@ -102,7 +103,7 @@ fn run(rounds: u32) -> Option<Outcome> {
     )
 }
 
-/// Every sample that the driver delivered is counted once, refused or skipped, and each of these is told.
+/// Every sample that the driver delivered is counted once, refused or skipped, and each of these is reported.
 #[test]
 #[ignore = "runs in --all"]
 fn eight_cpus_lose_nothing_while_maps_are_drained() {

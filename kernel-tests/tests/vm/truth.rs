@@ -181,8 +181,8 @@ fn check_stack(traced: &Traced, sample: &Sample, seen: &Seen) {
 }
 
 /// Between two overflows of a counter it counted exactly its period. The perf core switches all counters of a CPU off and
-/// on when it adds an event (kernel/events/core.c, `ctx_resched`), so this is told in events that the counter counted and
-/// not in those that the CPU executed.
+/// on when it adds an event (kernel/events/core.c, `ctx_resched`). So this compares events that the counter counted, not those
+/// that the CPU executed.
 fn check_periods(samples: &[Sample]) {
     for (counter, period) in [(0, 10007), (1, 1009)] {
         let samples = samples.iter().filter(|sample| sample.counter == counter);

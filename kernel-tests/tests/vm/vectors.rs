@@ -101,8 +101,8 @@ fn weights(points: &SimPoints) -> Vec<f64> {
     points.points.iter().map(|(_, weight)| *weight).collect()
 }
 
-/// The greatest difference of the weights of two choices, the largest beside the largest. A phase that the other does not have
-/// stands beside nothing.
+/// The greatest difference of the weights of two choices, matched from the largest down. A phase that only one choice has is
+/// compared with zero.
 fn apart(ours: &[f64], theirs: &[f64]) -> f64 {
     let descending = |weights: &[f64]| {
         let mut weights = weights.to_vec();
@@ -128,8 +128,8 @@ fn joined(weights: &[f64]) -> impl Iterator<Item = Vec<f64>> {
 /// other. Streams of one stack come together, so that chance leaves more than the hits alone tell, and `virtual`, which does
 /// the same all the time, can have two phases for one.
 ///
-/// Phases are not counted. A few intervals in which the program goes from one phase to the next are one phase or two by where
-/// the borders of intervals fall, and any weight from which on a phase counts would have such a phase on either side of it.
+/// The number of phases is not checked. The few intervals in which the program changes its phase form one phase or two, depending
+/// on the borders of intervals. Any least weight of a phase would have such phases on either side of it.
 fn phases_apart(ours: &SimPoints, theirs: &SimPoints) -> f64 {
     let (ours, theirs) = (weights(ours), weights(theirs));
     let as_they_are = apart(&ours, &theirs);
@@ -221,7 +221,7 @@ fn vectors_are_those_of_the_trace_and_of_valgrind() {
             .flat_map(|it| it.keys().map(String::as_str))
             .collect();
         let numbers: BTreeMap<&str, u32> = all.into_iter().zip(0..).collect();
-        // Phases that differ by less than the chance of samples cannot be told apart by them: both choose what can be.
+        // Phases that differ by less than the chance of samples cannot be distinguished by them: both choose what can be.
         let chance = chance_of(&text("bb.out"));
         let (own, of_trace) = (points_of(&ours, chance), points_of(&exact, chance));
         let [own_functions, of_valgrind] = by_function

@@ -4,8 +4,10 @@ mod circles;
 mod docs;
 mod finding;
 mod imports;
+mod manual;
 mod options;
 mod rust;
+mod sentences;
 mod shapes;
 mod text;
 mod words;
@@ -24,14 +26,16 @@ const SKIPPED: [&str; 2] = [".git", "target"];
 /// A rule about one file.
 type Rule = fn(&Source) -> Vec<Finding>;
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 9] = [
     text::module_doc,
     text::size,
     text::blanks,
     text::name,
     text::foreign,
     text::safety,
+    sentences::check,
     words::standard,
+    words::prose,
 ];
 
 /// Prints what is untidy in the workspace, and fails if that is more than warnings.
@@ -63,6 +67,7 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
             findings.extend(options::check(source));
         }
     }
+    findings.extend(manual::check(sources));
     findings.extend(circles::check(&without_tests(sources)));
     findings
 }
@@ -80,7 +85,14 @@ fn without_tests(sources: &[Source]) -> Vec<&Source> {
     sources.iter().filter(is_built).collect()
 }
 
-/// Prints the circles of files, and how many there are of them and of other shapes.
+/// The pages of README and book whose generated tables are not up to date, with their new text.
+pub(crate) fn outdated_tables() -> Result<Vec<(String, String)>> {
+    let sources = read_sources(&command::workspace())?;
+    let outdated = manual::tables::outdated(&sources).into_iter();
+    Ok(outdated.map(|(path, text)| (path.to_owned(), text)).collect())
+}
+
+/// Prints the circles of files, and how many there are of them, of long sentences and of other shapes.
 pub(crate) fn counts() -> Result<()> {
     let sources = read_sources(&command::workspace())?;
     let built = without_tests(&sources);
@@ -89,6 +101,8 @@ pub(crate) fn counts() -> Result<()> {
         println!("{circle}");
     }
     let shapes = shapes::shapes(&built);
+    let (sentences, long) = sentences::counts(&sources);
+    println!("{sentences} sentences of comments and documentation, {long} of them too long");
     println!("{} circles of files", circles.len());
     println!("{} public items below hbbp-user", shapes.public);
     println!("{} functions with a tuple as parameter", shapes.with_tuples);
@@ -135,9 +149,40 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
+/// The commands in README and book that begin with these words: the place of each, and its words.
+#[cfg(test)]
+pub(crate) fn commands_of_the_manual(start: &str) -> Result<Vec<(String, Vec<String>)>> {
+    let sources = read_sources(&command::workspace())?;
+    let of_page = |page: &Source| {
+        let commands = manual::markdown::commands(&page.text).into_iter();
+        let commands = commands.filter(|(_, command)| command.starts_with(start));
+        let split = |(line, command): (usize, &str)| {
+            let words = command.split_whitespace().map(str::to_owned).collect();
+            (format!("{}:{line}", page.path), words)
+        };
+        commands.map(split).collect::<Vec<_>>()
+    };
+    Ok(manual::pages::pages(&sources).flat_map(of_page).collect())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::finding::{Finding, Source};
+    use super::finding::{Finding, Severity, Source};
+    use super::{manual, read_sources};
+    use crate::command;
+
+    /// README and book keep their rules; `cargo xtask tidy` prints the same.
+    #[test]
+    fn readme_and_book_keep_their_rules() {
+        let sources = read_sources(&command::workspace()).unwrap();
+        let findings = manual::check(&sources);
+        let errors: Vec<String> = findings
+            .iter()
+            .filter(|it| it.severity == Severity::Error)
+            .map(Finding::to_string)
+            .collect();
+        assert_eq!(errors, [""; 0]);
+    }
 
     /// What one rule says of one file, without its path.
     #[track_caller]

@@ -4,6 +4,7 @@
 //! tree is free of it, so that it does not come back.
 
 use super::finding::{Finding, Source};
+use super::sentences::comment;
 
 /// Words and phrases that were given up, and the standard terms. They are in lower case; phrases have single blanks; a
 /// plural `s` and parts of identifiers match too.
@@ -28,6 +29,29 @@ const WORDS: [(&str, &str); 18] = [
     ("is no", "is not a"),
 ];
 
+/// Words that were given up in comments and documentation, where the standard term is shorter to understand.
+const OF_PROSE: [(&str, &str); 9] = [
+    ("told", "reported, known or distinguished"),
+    ("sees to it", "a verb of its own, as in `loads`"),
+    ("take over", "add, apply or set"),
+    ("takes over", "adds, applies or sets"),
+    ("landed", "reported"),
+    ("tied", "scaled or constrained"),
+    ("untied", "unscaled or unconstrained"),
+    ("weighed", "weighted"),
+    ("bear", "carry"),
+];
+
+/// Where prose is rewritten with the code that it explains, and what is written from the program.
+const LATER: [&str; 6] = [
+    "hbbp-user/estimate/",
+    "hbbp-user/output/src/report/",
+    "hbbp-user/src/cli",
+    "hbbp-user/src/cmd/daemon/",
+    "hbbp-user/book/src/reference/",
+    ".github/CHANGELOG.md",
+];
+
 /// No comment, message or identifier uses a word that was given up.
 pub(super) fn standard(source: &Source) -> Vec<Finding> {
     let is_prose_or_code = [".rs", ".md", ".c", ".h"]
@@ -44,6 +68,35 @@ pub(super) fn standard(source: &Source) -> Vec<Finding> {
         let text = separated(text).replace(" there is no ", " there ");
         for (word, instead) in WORDS.iter().filter(|(word, _)| occurs(&text, word)) {
             let message = format!("`{word}` was given up: write `{instead}`");
+            findings.push(source.finding(line, message));
+        }
+    }
+    findings
+}
+
+/// No comment and no page uses a word that was given up there.
+pub(super) fn prose(source: &Source) -> Vec<Finding> {
+    let is_page = source.path.ends_with(".md");
+    let is_exempt = LATER.iter().any(|folder| source.path.starts_with(folder));
+    if is_exempt || !is_page && !source.is_rust() || source.is_any_of(&["/golden/", "/fixtures/"]) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(source.text.lines()) {
+        let prose = if is_page {
+            Some(text)
+        } else {
+            comment(text).map(|(_, text)| text)
+        };
+        // Spans of code have names.
+        let text = prose
+            .unwrap_or_default()
+            .split('`')
+            .step_by(2)
+            .collect::<Vec<_>>();
+        let text = separated(&text.join(" "));
+        for (word, instead) in OF_PROSE.iter().filter(|(word, _)| occurs(&text, word)) {
+            let message = format!("`{word}` was given up in prose: write `{instead}`");
             findings.push(source.finding(line, message));
         }
     }
@@ -82,7 +135,7 @@ fn occurs(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::tests::check_rule;
-    use super::standard;
+    use super::{prose, standard};
 
     #[test]
     fn given_up_words_are_found_with_their_replacement() {
@@ -106,6 +159,15 @@ mod tests {
                 "1: `is no` was given up: write `is not a`",
             ],
         );
+    }
+
+    #[test]
+    fn words_given_up_in_prose() {
+        let found = "`told` was given up in prose: write `reported, known or distinguished`";
+        let file = "/// It is told.\nlet told = \"told\"; // told\n// `told`\n";
+        check_rule(prose, "a.rs", file, &[&format!("1: {found}")]);
+        check_rule(prose, "a.md", "told\n", &[&format!("1: {found}")]);
+        check_rule(prose, "hbbp-user/estimate/src/a.rs", "// told\n", &[]);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct Line {
     pub cpi: Option<Figure>,
     /// Of a branch that was taken, what the processor said of its predictions; `None` where it said nothing.
     pub predictions: Option<Predictions>,
-    /// Where it stands in the source.
+    /// Where it is in the source.
     pub source: Option<String>,
     /// What the static image has in place of these bytes, at the first of the instructions that differ; empty where it has
     /// the same, or is not known.

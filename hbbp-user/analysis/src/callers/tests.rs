@@ -36,7 +36,7 @@ const FUNCTIONS: [(&str, u64, u64); 4] = [
     ("bare", 0x28, 8),
 ];
 
-/// A sampled offset, the offset that stands on top of the stack, and what the kernel unwound behind it; samples of ten ns.
+/// A sampled offset, the offset that is on top of the stack, and what the kernel unwound after it; samples of ten ns.
 pub type Sampled<'a> = (u64, u64, &'a [u64], u64);
 
 /// A profile of the program with these chains.
@@ -137,19 +137,19 @@ fn callers_are_proved_by_the_code_that_they_called() {
         ..ends
     };
     let cases: [(Sampled<'_>, &[u64], Ends); 9] = [
-        // In the body of a function with a frame pointer, whatever stands on top of the stack.
+        // In the body of a function with a frame pointer, whatever is on top of the stack.
         ((0x14, 0x9, &[0x9], 1), &[0x4], ends),
         // A function without a frame has its return address on top of the stack, and its caller's above the frame pointer.
         ((0x21, 0x19, &[0x9], 1), &[0x14, 0x4], ends),
         // So it is before a frame pointer is set up, and when it was taken back.
         ((0x10, 0x9, &[], 1), &[0x4], ends),
         ((0x1f, 0x9, &[], 1), &[0x4], ends),
-        // Between push and mov it stands elsewhere.
+        // Between push and mov it is elsewhere.
         ((0x11, 0x9, &[0x9], 1), &[], without_caller),
         // A function that keeps another register has it elsewhere, and an outer function is not its caller.
         ((0x2e, 0x9, &[0x9], 1), &[], without_caller),
         ((0x21, 0x2e, &[0x9], 1), &[0x29], Ends { cut_short: 1, ..ends }),
-        // No call stands there.
+        // No call is there.
         ((0x14, 0, &[0xb], 1), &[], Ends { no_call: 1, ..ends }),
         // A recursion has each of its calls.
         (

@@ -1,10 +1,10 @@
 //! Walks a call chain outwards, as far as each caller is proved by the text.
 //!
 //! In the kernel, return addresses come from ORC, which knows every frame, and it goes on where an interrupt struck: that
-//! did not call, and no call stands before it. User code has frame pointers or has not: without one the kernel reads what an
+//! did not call, and no call precedes it. User code has frame pointers or has not: without one the kernel reads what an
 //! outer function, or anything else, left there (`perf_callchain_user` in arch/x86/events/core.c). So a caller counts where the
-//! code of the function that it called says that the return address is at that place ([`super::frame`]), and where a call stands
-//! right before that. Compilers leave out the frames of functions that call nothing, whatever they are told; there the return
+//! code of the function that it called says that the return address is at that place ([`super::frame`]), and where a call is
+//! right before that. Compilers leave out the frames of functions that call nothing, with any option; there the return
 //! address is on top of the stack.
 
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ pub(super) enum End {
     Interrupted,
     /// At a function of user code that keeps no frame pointer there; the number of callers in user code before.
     NoFramePointer(usize),
-    /// At an address that no call stands before.
+    /// At an address that no call precedes.
     NoCall,
 }
 
@@ -46,7 +46,7 @@ pub struct Ends {
     pub without_caller: u64,
     /// Callers are known up to a function of user code that keeps no frame pointer.
     pub cut_short: u64,
-    /// Callers are known up to an address that no call stands before.
+    /// Callers are known up to an address that no call precedes.
     pub no_call: u64,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Walker<'a> {
                 .flatten();
             let outer = match (from, frame, top.as_ref()) {
                 (Ring::User, Some(Frame::Kept), _) | (Ring::Kernel, ..) => rest.next(),
-                // It has no frame, so that the frame pointer and what stands above it are its caller's.
+                // It has no frame, so that the frame pointer and what is above it are its caller's.
                 (Ring::User, Some(Frame::Top), Some(_)) => top.as_ref(),
                 (Ring::User, ..) => return (calls, End::NoFramePointer(n_user)),
             };

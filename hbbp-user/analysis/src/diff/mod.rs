@@ -127,7 +127,7 @@ impl Side<'_> {
         }
     }
 
-    /// The amount that one sample stands for: the error of what was not seen.
+    /// The amount that one sample represents: the error of what was not seen.
     fn one_sample(&self) -> f64 {
         if 0.0 < self.samples {
             self.mix.all.amount / self.samples

@@ -1,9 +1,9 @@
 //! Which changes are more than chance.
 //!
 //! The difference of two independent estimates with standard errors is compared with the normal distribution. Of thousands of
-//! rows one in twenty differs "at 95 %" by chance alone, so the p-values are adjusted for the number of comparisons: by
-//! the step-up procedure of Benjamini and Hochberg (Journal of the Royal Statistical Society B 57, 1995, pages 289 to 300),
-//! of the rows that are called changed at an adjusted value of 0.05, a twentieth is by chance on average.
+//! rows one in twenty differs "at 95 %" by chance alone, so the p-values are adjusted for the number of comparisons.
+//! The adjustment is the step-up procedure of Benjamini and Hochberg (Journal of the Royal Statistical Society B 57, 1995, pages
+//! 289 to 300): of the rows that are called changed at an adjusted value of 0.05, one in twenty is by chance on average.
 
 use std::f64::consts::SQRT_2;
 

@@ -15,7 +15,7 @@ use hbbp_model::addr::Ring;
 pub(super) struct Address {
     /// Number of its location.
     pub(super) location: usize,
-    /// What stands there, in the version of the text that was added last; `None` where no code is known.
+    /// What is there, in the version of the text that was added last; `None` where no code is known.
     instruction: Option<Instruction>,
     pub(super) amounts: Amounts,
 }
@@ -102,7 +102,7 @@ mod tests {
             address(6, Flow::Next, 1000.0, 1.0),
             // Somebody jumps here.
             address(8, Flow::Next, 1500.0, 2.0),
-            // Behind a gap.
+            // After a gap.
             address(12, Flow::Next, 1500.0, 3.0),
             // What the reference has not.
             address(14, Flow::Next, 0.0, 4.0),

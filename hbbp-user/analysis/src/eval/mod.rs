@@ -1,8 +1,10 @@
 //! Evaluation against exact counts: the papers' errors of EBS, LBR and hybrid.
 //!
-//! Both sides are reduced to executed instructions, by location (ring, module, function) and mnemonic for the paper's
-//! error (HBBP, ISPASS 2018, section VI.B), by block of the reference for the accuracy error of "Establishing a Base of Trust"
-//! (ATC 2015, section 3.3), and by address for the distance of two distributions.
+//! Both sides are reduced to executed instructions:
+//! - by location (ring, module, function) and mnemonic for the paper's error (HBBP, ISPASS 2018, section VI.B),
+//! - by block of the reference for the accuracy error of "Establishing a Base of Trust" (ATC 2015, section 3.3),
+//! - by address for the distance of two distributions.
+//!
 //! Instructions that only one side has count as errors too. What the reference does not count at all, such as the kernel in
 //! that of a tool for programs, is left out of the profile and stated.
 

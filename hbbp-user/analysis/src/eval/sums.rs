@@ -222,7 +222,7 @@ impl<'a> Sums<'a> {
         number
     }
 
-    /// The instruction at a site in the first version of its text, which stands for all versions.
+    /// The instruction at a site in the first version of its text, which represents all versions.
     fn instruction_at(&self, site: Site) -> Option<Instruction> {
         let text = first_text(self.map, site.module, site.addr)?;
         text.instruction(text.find(site.addr).ok()?)

@@ -29,7 +29,7 @@ pub struct CallSite {
     pub addr: ImageAddr,
     /// Its function: the name of its symbol, or of its module and address.
     pub function: String,
-    /// Its source line, once [`super::Loops::locate`] has been told of locations.
+    /// Its source line, once [`super::Loops::locate`] has looked up locations.
     pub line: Option<String>,
     /// The innermost loop that it lies in, as an index.
     pub within: Option<usize>,

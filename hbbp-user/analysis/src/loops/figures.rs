@@ -37,7 +37,7 @@ use hbbp_model::snapshot::ModuleIdx;
 pub struct Rounds {
     /// Times that the loop was gone round, those that leave it before its end included.
     pub iterations: Figure,
-    /// Times that it was entered from outside, and iterations for each of them; `None` where it was never seen to be entered.
+    /// Invocations, and iterations per invocation; `None` if no stack shows the loop being entered.
     pub entered: Option<Entered>,
 }
 

@@ -17,7 +17,7 @@ use super::graph::Digraph;
 /// T of the paper: "We choose T = 3 based on qualitative experience in our case studies".
 const T: f64 = 3.0;
 
-/// Back edges of one header that are told apart. The dispatch of an interpreter has some hundreds; beyond, all of them make
+/// Back edges of one header that are distinguished. The dispatch of an interpreter has some hundreds; beyond, all of them make
 /// one loop.
 const MOST_TOLD_APART: usize = 512;
 

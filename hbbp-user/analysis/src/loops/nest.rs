@@ -13,7 +13,7 @@ use hbbp_model::snapshot::{EventUnit, ModuleIdx, SourceLocations};
 /// The loops of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loops {
-    /// By falling time, or amount where time was not sampled beside it; an outer loop stands before its inner ones.
+    /// By falling time, or amount where time was not sampled beside it; an outer loop precedes its inner ones.
     pub loops: Vec<Loop>,
     /// Regions that go round and are entered at several blocks: no loops, in the same order.
     pub irreducible: Vec<Region>,
@@ -53,7 +53,7 @@ impl Loops {
     pub(super) fn sort(&mut self) {
         let weight = |n: usize| self.loops.get(n).map_or(0.0, |it| it.region.weight());
         let mut order: Vec<usize> = (0..self.loops.len()).filter(|n| 0.0 < weight(*n)).collect();
-        // An outer loop weighs no less than an inner one, and stands before it.
+        // The weight of an outer loop is at least that of an inner one, so it sorts first.
         order.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)).then(a.cmp(b)));
         let mut places: Vec<Option<usize>> = vec![None; self.loops.len()];
         for (place, n) in order.iter().enumerate() {
@@ -111,7 +111,7 @@ impl Loops {
         }
     }
 
-    /// The calls that are told of the first `n` loops, by module and address.
+    /// The calls that are listed for the first `n` loops, by module and address.
     pub fn call_addresses(&self, n: usize) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
         let callers = self.loops.iter().take(n).flat_map(|it| &it.callers);
         let sites = self.calls.iter().flat_map(|calls| &calls.sites);

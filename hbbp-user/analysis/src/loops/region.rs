@@ -27,7 +27,7 @@ pub struct Region {
     /// The time that passed in them and in what they called, of what called itself once; `None` where no call chains were
     /// sampled.
     pub inclusive: Option<Figure>,
-    /// Their source lines as `file:first-last`, once [`super::Loops::locate`] has been told of locations.
+    /// Their source lines as `file:first-last`, once [`super::Loops::locate`] has looked up locations.
     pub lines: Option<String>,
 }
 

@@ -149,7 +149,7 @@ impl<'a> Estimated<'a> {
         counts.n_stacks.max(in_mix as f64)
     }
 
-    /// The mix that a query asks for. Where an instruction has no location, its function stands for it.
+    /// The mix that a query asks for. Where an instruction has no location, its function is used instead.
     pub fn mix(&self, query: &Query, locations: &SourceLocations) -> Mix {
         let asked = self.time.as_ref().filter(|_| query.asks_time());
         pivot(

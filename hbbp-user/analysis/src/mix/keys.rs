@@ -1,9 +1,8 @@
 //! The keys of a mix: which sums an instruction of a block adds to.
 //!
-//! A key has two halves: one depends on the instruction form, and is computed once for each form; the other depends on
-//! the location of the block and its process image, and is computed once for each pair of these; for each instruction or
-//! only once for each function where the axes ask for that.
-//! Both halves are interned as numbers, and so are the sums that each pair of them leads to.
+//! A key has two halves. One depends on the instruction form, and is computed once for each form. The other depends on the
+//! location and the process image: it is cached by block, function or instruction, whichever the finest axis needs.
+//! Both halves are interned as numbers, and so are the sums of each pair of halves.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -86,7 +85,7 @@ struct Pairs {
     last: Vec<Option<(u32, usize)>>,
 }
 
-/// Where each sum stands among the addends of a block.
+/// Where each sum is among the addends of a block.
 #[derive(Default)]
 struct Places {
     block: u64,

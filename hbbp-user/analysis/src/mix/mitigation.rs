@@ -182,7 +182,7 @@ fn ends_filling(block: &[Instruction], before: &[u8]) -> bool {
     before.ends_with(&CALL) && frees
 }
 
-/// Whether an instruction is the NOP that fills the place of a call to a retpoline behind an indirect call.
+/// Whether an instruction is the NOP that fills the place of a call to a retpoline after an indirect call.
 fn is_filler(instruction: &Instruction, before: &[u8]) -> bool {
     let call = match before {
         [.., 0x41, 0xff, 0xd0..=0xd7] => 3,

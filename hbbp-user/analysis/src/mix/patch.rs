@@ -11,7 +11,7 @@ use super::symbols::symbol_at;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, StaticBranch};
 
-/// Names of what stands at such sites; the first is that of all other instructions.
+/// Names of what is at such sites; the first is that of all other instructions.
 pub(super) const NAMES: [&str; 8] = [
     NONE,
     "tracepoint nop",
@@ -36,7 +36,7 @@ const CALL: usize = 5;
 /// Bytes of ENDBR64 (SDM vol. 2).
 const ENDBR: u64 = 4;
 
-/// What stands at each of these instructions of kernel text, in their order. `branches` are the static branches of the
+/// What is at each of these instructions of kernel text, in their order. `branches` are the static branches of the
 /// module, sorted; `target` names the function at an address of the kernel.
 pub(super) fn patches(
     module: &Module,

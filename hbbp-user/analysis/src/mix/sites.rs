@@ -1,4 +1,4 @@
-//! Values of the dimensions that depend on where an instruction stands: its module, function, source line, process image,
+//! Values of the dimensions that depend on where an instruction is: its module, function, source line, process image,
 //! and what its surroundings say of it.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};

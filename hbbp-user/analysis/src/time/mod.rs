@@ -3,14 +3,14 @@
 //! With them the cycles of an execution follow in one run (CPI), which OptiWISE needs two for (Guo et al., CGO 2024, section
 //! III): E(S_A) = N_A T_A f, with S_A samples, N_A executions, T_A cycles of one execution, and f samples per cycle.
 //!
-//! A sample that is not precise is found at the instruction that retires next, so its time was spent by the one that ran
-//! before ("attributing the samples on one instruction to its predecessor", the same section); a precise one names the
-//! instruction itself. At the start of a block that is the end of the block before, by how often each led there; where none
-//! is known to, the sample stays where it is. A string instruction is interrupted between two of its iterations, and its
-//! time is its own.
+//! An imprecise sample is reported at the instruction that retires next, so its time belongs to the one before it ("attributing
+//! the samples on one instruction to its predecessor", the same section). A precise sample names the instruction itself. At the
+//! start of a block, the predecessors are the ends of the blocks that lead there, by how often each does; without a known one,
+//! the sample stays at its instruction. A string instruction is interrupted between two of its iterations, and its time is its
+//! own.
 //!
-//! Executions are tied to what their events counted, so cycles are too: samples that were due and not received would make each
-//! CPI smaller by their share.
+//! Executions are scaled to what their events counted, so cycles are too: otherwise lost samples would lower each CPI by their
+//! share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
@@ -179,8 +179,8 @@ impl Amount {
     }
 }
 
-/// What the time of a sample of this event is taken times: samples that were due for each that was received, where executions are tied
-/// to what was counted as well.
+/// Factor on the time of a sample of this event: expected samples divided by received ones, if executions are scaled to counts as
+/// well.
 pub fn scale(snapshot: &Snapshot, counts: &BlockCounts, event: EventIdx) -> f64 {
     let is_tied = counts.untied.is_some();
     let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);

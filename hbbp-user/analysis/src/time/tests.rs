@@ -112,7 +112,7 @@ fn spent(precise: u8, at: &[(u64, u64)]) -> Vec<(u32, f64)> {
     time.spent.iter().map(|it| (it.instruction, it.hits)).collect()
 }
 
-/// The time of a snapshot whose executions are tied to counts, or not.
+/// The time of a snapshot whose executions are scaled to counts, or not.
 fn time(snapshot: &Snapshot, untied: Option<Untied>) -> Time {
     let mut located = locate(snapshot);
     let map = blocks(snapshot, &located);

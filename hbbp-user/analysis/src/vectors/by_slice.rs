@@ -39,7 +39,7 @@ pub struct Thread {
 pub struct Vectors<'a> {
     slices: &'a Slices,
     places: Places,
-    /// By the block's index in the vectors, what stands in `pc.out`.
+    /// By the block's index in the vectors, what is in `pc.out`.
     blocks: Vec<Block>,
     /// By number, in the order of their first count.
     threads: Vec<Thread>,

@@ -192,7 +192,7 @@ mod tests {
         // The variance of an even distribution.
         let chance = 0.1 * 0.1 / 12.0;
         assert_eq!(best(&points, 6, chance).unwrap().centres.len(), 1);
-        // What is farther apart than chance is still told apart.
+        // What is farther apart than chance is still distinguished.
         let apart = points.iter().enumerate().map(|(n, point)| {
             let mut point = *point;
             point[3] += if n < 9 { 0.0 } else { 0.5 };

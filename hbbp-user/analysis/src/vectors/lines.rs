@@ -2,7 +2,7 @@
 //! (Valgrind manual, section 12.4).
 //!
 //! Ids are given in the order of first entry, from 1; in a line the blocks are sorted by address. A count is instructions
-//! executed. SimPoint reads no other lines than those that begin with `T`, so what a reader should know stands in comments, and
+//! executed. SimPoint reads no other lines than those that begin with `T`, so what a reader should know is in comments, and
 //! so does the vector of the last, incomplete slice. Beside them `blocks.csv` has what `pc.out` has no field for.
 
 use std::io::{self, Write};
@@ -122,7 +122,7 @@ fn write_line(start: &str, ids: &Ids, vector: &Vector, out: &mut dyn Write) -> i
     writeln!(out)
 }
 
-/// What stands behind an amount of something else than instructions.
+/// What follows an amount of something else than instructions.
 const fn what(unit: Unit) -> &'static str {
     match unit {
         Unit::Executions | Unit::RelativeExecutions => "",

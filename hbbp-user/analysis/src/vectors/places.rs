@@ -1,4 +1,4 @@
-//! Which blocks a count of a slice stands for, and what one hit of it is worth there.
+//! Which blocks a count of a slice represents, and what one hit of it is worth there.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -173,7 +173,7 @@ impl Places {
         &self.blocks
     }
 
-    /// The instructions that these hits stand for, by index of the block.
+    /// The instructions that these hits represent, by index of the block.
     pub(super) fn values(&self, code: u32, hits: u64) -> impl Iterator<Item = (u32, f64)> {
         let worth = self
             .of(code)

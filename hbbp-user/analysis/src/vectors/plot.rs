@@ -11,7 +11,7 @@ const WIDTH: f64 = 960.0;
 const ROW: f64 = 22.0;
 const LEFT: f64 = 90.0;
 
-/// Twelve colours that are told apart also by those who see few (Okabe and Ito's eight, and four darker ones).
+/// Twelve colours that are distinguished also by those who see few (Okabe and Ito's eight, and four darker ones).
 const COLOURS: [&str; 12] = [
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#444444", "#004c78",
     "#9a6a00", "#00694d", "#8e3f00",

@@ -1,4 +1,4 @@
-//! SimPoint's choice: which slices stand for the phases of a run, and for how much of it.
+//! SimPoint's choice: which slices represent the phases of a run, and for how much of it.
 //!
 //! As SimPoint 3.0 does it (Hamerly, Perelman, Lau, Calder: SimPoint 3.0, Journal of Instruction-Level Parallelism 7, 2005):
 //! each vector is divided by its sum and projected at random to 15 dimensions; k-means makes clusters for every k up to the
@@ -15,7 +15,7 @@ use super::by_slice::Vectors;
 use super::clusters::{Clusters, DIMENSIONS, Point, best};
 use super::lines::Ids;
 
-/// The slices that stand for a run.
+/// The slices that represent a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SimPoints {
     /// Cluster of each slice, in the order of time.

@@ -86,7 +86,7 @@ impl<'a> AddressMap<'a> {
         Some(TextIdx(*first))
     }
 
-    /// Location of the start of a stream, and its end in the same text.
+    /// The location of a stream's start, and the address of its end in the same text.
     pub fn span(&mut self, count: &StreamCount) -> Result<(Location, ImageAddr), Discard> {
         let stream = Stream {
             from: 0,

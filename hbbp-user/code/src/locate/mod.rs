@@ -93,7 +93,7 @@ pub struct LocatedChain {
     pub weight: u64,
 }
 
-/// The streams of an event in one process image and ring: the possible ones bear the weight of those that cannot have run.
+/// The streams of an event in one process image and ring: the weight of impossible ones is redistributed over the possible ones.
 pub type StreamGroup = (EventIdx, ProcessIdx, Ring);
 
 /// All counts of a snapshot, by location.

@@ -31,7 +31,7 @@ impl Collector {
     }
 
     /// Settles the profile that ends: what was missed, and CPUs that went and came without being seen. To be called while
-    /// sampling stands still.
+    /// sampling is stopped.
     pub(super) fn settle_cpus(&mut self, events: &mut [Event]) -> Vec<Advised> {
         let enabled = enabled(events);
         let longest = enabled.values().copied().max().unwrap_or(0);

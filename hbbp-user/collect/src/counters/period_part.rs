@@ -10,7 +10,7 @@ pub(crate) const SHORTEST: f64 = 0.25;
 /// By how much a period must differ from the one that it should have before it is changed: each change loses half a period.
 const NEAR: f64 = 0.2;
 
-/// Stacks that `all` must be worth for shares to be told: an idle machine runs nothing but the kernel, and what comes then would be
+/// Least effective number of stacks of `all` for shares to be used: an idle machine runs nothing but the kernel, and what comes then would be
 /// sampled four times as often as it should.
 const ENOUGH: u64 = 1_000;
 

@@ -179,7 +179,7 @@ impl Sampled {
     }
 }
 
-/// What a user is told of a counter that another one took.
+/// The message to the user about a counter that another one took.
 pub(super) fn no_counter(perf: &Perf, source: &Source) -> String {
     let place = perf
         .cpu()

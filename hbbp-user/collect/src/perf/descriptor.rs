@@ -1,6 +1,6 @@
 //! perf events: opening, attaching a program, enabling, reading the count.
 //!
-//! aya opens events itself but cannot ask for a precise address or a branch stack, nor take over an event that
+//! aya opens events itself but cannot ask for a precise address or a branch stack, nor adopt an event that
 //! somebody else has opened; so the events are opened here and the program is attached by ioctl, and aya only loads it.
 
 use std::io;
@@ -182,7 +182,7 @@ impl Perf {
 
     /// Samples every `period` units from now on; the unfinished period is forgotten.
     pub fn set_period(&self, period: u64) -> io::Result<()> {
-        // The kernel wants the address of the number (kernel/events/core.c, `_perf_ioctl`), the wrapper an integer.
+        // The kernel takes a pointer to the period (kernel/events/core.c, `_perf_ioctl`), and the wrapper takes it as an integer.
         let address = (&raw const period).expose_provenance() as u64;
         // SAFETY: the descriptor is an open perf event, and the number lives through the call.
         check(unsafe { ioctls::PERIOD(self.fd.as_raw_fd(), address) })

@@ -122,7 +122,7 @@ impl Reading {
         }
     }
 
-    /// Adds the stubs of linkage tables. Each section is also one function that bears the name of the section, for what is
+    /// Adds the stubs of linkage tables. Each section is also one function with the name of the section, for what is
     /// not a stub, or leads nowhere that is known.
     fn add_linkage_tables(&mut self, own: SymbolFile<'_>) {
         let sections = &own.layout.sections;

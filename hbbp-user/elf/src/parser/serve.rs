@@ -22,7 +22,7 @@ const MAX_READ: u64 = 256 << 20;
 /// of a file.
 const CPU_SPENT: Duration = Duration::from_secs(5);
 
-/// What stands before each answer.
+/// What precedes each answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Head {
     /// Length of the answer.

@@ -66,7 +66,7 @@ impl fmt::Debug for Worker {
 }
 
 impl Worker {
-    /// `start` starts a worker that [serves](super::serve::serve) at a socket, and ends the one before; `tell` is told of
+    /// `start` starts a worker that [serves](super::serve::serve) at a socket, and ends the one before; `tell` receives
     /// each file that was not parsed.
     pub fn new(
         start: impl FnMut(OwnedFd) -> io::Result<()> + Send + 'static,

@@ -23,7 +23,7 @@ pub(super) struct Class {
 /// What passes while streams run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Costs {
-    /// What the trigger counts in the streams behind the branches of a class, where these are in older slots: of the one in
+    /// What the trigger counts in the streams after the branches of a class, where these are in older slots: of the one in
     /// which a stack is taken that has such a branch in the slot [`TRIGGER`]. 0 where nothing tells.
     pub(super) passed: f64,
     pub(super) n_behind: f64,
@@ -50,7 +50,7 @@ impl Costs {
         0.0 < self.passed && self.n_in_stacks <= 2.0 * self.n_behind
     }
 
-    /// How many streams of these run while one of `all` does.
+    /// Execution rate of this class relative to `all`.
     pub(super) fn weight(&self, all: &Self) -> f64 {
         let (cost, n, mean) = if all.are_known() {
             (self.passed, self.n_behind, all.passed / all.n_behind)

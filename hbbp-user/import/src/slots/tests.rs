@@ -16,7 +16,7 @@ fn branch(start: u64, n: u64, bytes: u64, cycles: u64) -> BranchEntry {
     }
 }
 
-/// A stack in a loop, taken behind its `newest` branch.
+/// A stack in a loop, taken after its `newest` branch.
 fn stack(start: u64, newest: u64, bytes: u64, cycles: u64) -> Vec<BranchEntry> {
     (0..16)
         .map(|age| branch(start, newest + 64 - age, bytes, cycles))
@@ -56,7 +56,7 @@ fn weighed(event: (u32, Trigger), stacks: &[(Vec<BranchEntry>, u64)]) -> Vec<f64
     stacks.iter().map(amount).collect()
 }
 
-/// A block of the loop is slow: nine of ten stacks are taken behind the branch before it.
+/// A block of the loop is slow: nine of ten stacks are taken after the branch before it.
 #[test]
 fn shares_of_branches_become_equal_in_all_slots() {
     let times = [(1, 9000), (2, 400), (3, 300), (4, 300)];

@@ -1,14 +1,14 @@
 //! How long instructions of each kind take, fitted to a recording.
 //!
-//! Where time triggers stacks, the stacks behind a branch are as many as its executions times the time of the stream behind it.
+//! Where time triggers stacks, the stacks after a branch are as many as its executions times the time of the stream after it.
 //! Its executions, relative to those of the branches around it, are known from older slots ([`super`]). So each branch tells
 //! how much longer its stream takes than those around it, and many branches tell what the kinds of instructions take that they
 //! differ in: time(stream) = sum of c(kind) x instructions of that kind. Only code that stacks join is compared, so weights
 //! between loops have no part in it; the times serve to find these. Nothing overlaps in this model; what a processor does
 //! besides is [`MODEL_ERROR`].
 //!
-//! The fit is Fisher scoring of a quasi-Poisson model in the logarithms of the times, with the times that manuals state as a
-//! prior ([`super::super::kinds`]), so that a kind of which a recording tells nothing keeps these.
+//! The fit is Fisher scoring of a quasi-Poisson model in the logarithms of the times. The times that manuals state are the
+//! prior ([`super::super::kinds`]): a kind that the recording has no information on keeps them.
 
 use hbbp_model::kinds::{KNOWN_TIMES, Kinds, N_KINDS};
 
@@ -21,7 +21,7 @@ pub(super) struct Row {
     pub(super) expected: f64,
     /// Stacks in whose older slots it is: how well `expected` is known.
     pub(super) seen: f64,
-    /// Instructions of the stream behind it.
+    /// Instructions of the stream after it.
     pub(super) behind: Kinds,
     /// The mean of streams around it.
     pub(super) around: Kinds,

@@ -6,8 +6,8 @@ const WHOLE: usize = 64;
 /// Digits that runtimes print.
 const SHOWN: usize = 12;
 
-/// The paths in their order. Paths that differ are shown differently: where the shorter forms of two coincide, both are
-/// shown as they are.
+/// The paths as they are shown, in the same order. Distinct paths stay distinct: if two shortened forms coincide, both paths are
+/// shown in full.
 pub fn cgroups(paths: &[&str]) -> Vec<String> {
     let mut shown: Vec<String> = paths.iter().map(|path| shortened(path)).collect();
     super::replace_coinciding(paths, &mut shown, |path, _| path.to_owned());

@@ -1,8 +1,8 @@
 //! Names for people: what a report shows for the names that symbol tables and mappings hold.
 //!
-//! Identity stays with the names as found: rows are keyed by them, and JSON and CSV print them. Text shows C++ and Rust
-//! functions demangled, and the file name of an executable in place of its path where a function has no name. Names that
-//! differ are shown differently: where short forms coincide, longer ones are shown.
+//! Rows are keyed by names as found, and JSON and CSV print these. Text shows C++ and Rust functions demangled. Where a
+//! function has no name, text shows the file name of the executable in place of its path. Distinct names stay distinct: if
+//! short forms coincide, longer ones are shown.
 
 mod cgroup;
 mod coinciding;
@@ -28,7 +28,7 @@ pub enum Demangle {
     Off,
 }
 
-/// How a function is shown where its name stands alone.
+/// How a function is shown where its name is alone.
 pub fn function(name: &str, demangle: Demangle) -> String {
     shown(name, demangle, Detail::Short)
 }

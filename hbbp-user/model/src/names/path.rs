@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// What stands for folders that are not shown.
+/// Placeholder of folders that are not shown.
 const LEFT_OUT: &str = "…/";
 
 /// The last part of a path.

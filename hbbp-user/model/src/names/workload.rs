@@ -1,4 +1,4 @@
-//! What a cgroup stands for: the service, the user or the container whose processes are in it, by the names that systemd and
+//! What a cgroup represents: the service, the user or the container whose processes are in it, by the names that systemd and
 //! the usual container runtimes give to cgroups.
 //!
 //! ```text

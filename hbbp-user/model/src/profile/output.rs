@@ -89,7 +89,7 @@ impl Output {
             .with_context(|| format!("{failed}; {}", user.save_elsewhere(&bytes)))
     }
 
-    /// Writes an export, which can be made again: where that fails, a file is as it was before, and nothing is saved elsewhere.
+    /// Writes an export. On failure the file is unchanged, and nothing is saved elsewhere: an export can be made again.
     pub fn write(self, bytes: &[u8], standard: &mut dyn Write) -> anyhow::Result<()> {
         let failed = format!("failed to write {}", self.path.display());
         self.put(bytes, standard).context(failed)

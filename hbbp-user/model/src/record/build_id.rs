@@ -9,7 +9,7 @@ const MAX: usize = 20;
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct BuildId {
     len: u8,
-    /// Zero behind its end, so that equal ids are equal bytes.
+    /// Zero after its end, so that equal ids are equal bytes.
     bytes: [u8; MAX],
 }
 

@@ -146,7 +146,7 @@ fn identity(body: &mut Body<'_>, misc: u16) -> Result<FileIdentity, Malformed> {
 }
 
 /// A build id: its size, three zeros, and the id, which the kernel fills with zeros to 20 bytes. `None` for what cannot be
-/// one: with a size of 0, of more than 20, or with bytes behind the end.
+/// one: with a size of 0, of more than 20, or with bytes after the end.
 fn build_id(held: &[u8; 24]) -> Option<BuildId> {
     let (&[size, 0, 0, 0], id) = held.split_first_chunk()? else {
         return None;

@@ -1,7 +1,7 @@
 //! Segments: a folder of profiles, one for each interval of a measurement that never ends, as `hbbp-sys daemon` writes them.
 //!
-//! The [`name`] of a segment says which time it covers, so that a range of time is found without opening files, and
-//! which intervals it holds, so that a segment that was merged from others is never counted beside them.
+//! The [`name`] of a segment says which time it covers, so that a range of time is found without opening files. It also
+//! says which intervals it holds, so that a merged segment and its parts are never both counted.
 //! [`plan`] decides from names alone what is merged and what is removed, and [`folder`] holds them; [`read`] reads a range of
 //! time.
 //!

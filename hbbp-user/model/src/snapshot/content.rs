@@ -16,7 +16,7 @@ pub struct Snapshot {
     pub run: Run,
     /// What text can belong to: the kernel, its modules, ELF files, anonymous executable memory.
     pub modules: Vec<Module>,
-    /// Process images, or their threads where these were counted apart; entry 0 is the kernel.
+    /// Process images, or their threads where these were counted separately; entry 0 is the kernel.
     pub processes: Vec<Process>,
     /// Paths of cgroups in the unified hierarchy (cgroup v2), as the tool saw them in `/proc/PID/cgroup`.
     pub cgroups: Vec<String>,

@@ -9,7 +9,7 @@ pub struct ModuleIdx(pub u32);
 pub struct ProcessIdx(pub u32);
 
 impl ProcessIdx {
-    /// The kernel stands first: its mappings are the kernel's text regions, and kernel samples that are not split
+    /// The kernel is first: its mappings are the kernel's text regions, and kernel samples that are not split
     /// by process belong to it.
     pub const KERNEL: Self = Self(0);
     /// Process images that an estimate counts together; no snapshot has it.

@@ -11,7 +11,7 @@ use super::file::{Error, encode};
 pub fn merged(runs: impl IntoIterator<Item = Snapshot>) -> Result<Vec<Snapshot>, Error> {
     let mut keyed = Vec::new();
     for run in runs {
-        // Runs of one host that began at once are told apart by everything that they hold.
+        // Runs of one host that began at once are distinguished by everything that they hold.
         let key = (run.run.started, run.run.host.clone(), encode(&run)?);
         keyed.push((key, run));
     }

@@ -26,7 +26,7 @@ impl Process {
     /// Process images of one name that are counted together, at addresses of their own. No process has this id.
     pub const JOINED: u32 = u32::MAX - 1;
 
-    /// Which one of its name it is: its process id, or that it stands for several.
+    /// Which one of its name it is: its process id, or that it represents several.
     pub fn which(&self) -> String {
         match self.tgid {
             Self::JOINED => "several".to_owned(),

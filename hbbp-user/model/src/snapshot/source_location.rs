@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::ModuleIdx;
 use crate::addr::ImageAddr;
 
-/// Where an instruction stands in the source.
+/// Where an instruction is in the source.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SourceLocation {
     /// `file:line`, as the compiler got the name of the file.

@@ -1,9 +1,8 @@
 //! The streams of branch stacks, counted: the one way from a stack to how often each stream was seen, for what is collected
 //! live and for recordings.
 //!
-//! A stack makes up to 31 streams, hot code makes the same ones again and again, and all that a report says of branch stacks
-//! begins here, so that this is the busiest loop of user space: for each stream one multiplication and a look at one line of
-//! a hash table ([`Table::follow`]). What belongs to a stack is settled here: where it begins, what it weighs, what is older
+//! This is the busiest loop of user space: a stack has up to 31 streams, and hot code repeats the same ones. Each stream costs
+//! one multiplication and a look at one line of a hash table ([`Table::follow`]). What belongs to a stack is settled here: where it begins, what it weighs, what is older
 //! than a context switch, and its oldest branch. Whether a stream can have run at all is judged once for each distinct one:
 //! live when it is taken out ([`Streams::take_possible`]), and of a recording, which is kept as it is, when it is located.
 
@@ -32,7 +31,7 @@ pub struct Quirks {
     /// Bit n: stacks of event number n are taken at near branches alone, while they hold far ones too.
     pub near_only: u32,
     /// The processor repeats the newest entry of a stack now and then (Skylake). In a loop of one block a repeat is what
-    /// happened, and a copy cannot be told from it: the newest entry of every stack is left out. That costs one stream of a
+    /// happened, and a copy cannot be distinguished from it: the newest entry of every stack is left out. That costs one stream of a
     /// stack and no more, as each branch has the same chance to be found in any slot. To leave out only what looks like a
     /// copy would take a repeat from short loops, and to keep it would give them one.
     pub repeats_newest: bool,
@@ -238,8 +237,8 @@ impl<O: Owner, S: Sums> Streams<O, S> {
         self.owners.clear();
     }
 
-    /// Takes out what was counted since the last time, without streams that cannot have run: the others of the same owner bear
-    /// their weight, as something else ran. Some may come twice.
+    /// Takes out what was counted since the last time, without streams that cannot have run. Their weight is redistributed over
+    /// the owner's possible streams. A stream may come twice.
     pub fn take_possible(&mut self, mut take: impl FnMut(&O, Counted, S)) {
         if self.table.has_impossible() || self.owners.has_impossible() {
             for slot in self.table.used().filter(|slot| slot.id & OLDEST == 0) {

@@ -132,7 +132,7 @@ impl<O: Owner> Owners<O> {
         self.all.iter().any(|(_, weights)| 0.0 < weights.impossible)
     }
 
-    /// By what the weight of a stream is multiplied to bear that of those which cannot have run, where there are any.
+    /// Factor on the weight of a possible stream that redistributes the weight of impossible ones; `None` without any.
     pub(super) fn factor(&self, id: u64) -> Option<f64> {
         let (_, Weights { possible, impossible }) = self.all.get(index(id))?;
         (0.0 < *impossible && 0.0 < *possible).then(|| 1.0 + impossible / possible)

@@ -188,7 +188,7 @@ fn user_streams_from_before_a_context_switch_are_set_aside() {
         entry(0x4000, 0x5008),
         entry(0x1000, 0x200_0000),
     ];
-    // Twice, as what was counted stands in the table then.
+    // Twice, as what was counted is in the table then.
     for _ in 0..2 {
         count(&mut streams, &stack, 7, 2);
     }

@@ -52,7 +52,7 @@ impl WholeNumbers {
     }
 }
 
-/// Recorded streams for each execution that they stand for.
+/// Recorded streams for each execution that they represent.
 fn recorded_per_execution(runs: &[Counted<'_>]) -> f64 {
     let streams = || runs.iter().flat_map(|run| &run.counts.streams);
     let hits: f64 = streams().map(|stream| stream.hits as f64).sum();

@@ -13,8 +13,8 @@ use hbbp_code::locate::{AddressMap, Site};
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::taken_branches::WeighedBranch;
 
-/// Rounds of the fit. A source that is in no range, such as code whose text is not known, has no executions of its own to be
-/// scaled to and bears what is left of all others: without a bound it would bear it up to its last execution.
+/// Rounds of the fit. A source in no range, such as code whose text is not known, has no executions of its own to be scaled
+/// to. It absorbs the remainder of all others, so the fit converges slowly there and is bounded.
 const ROUNDS: usize = 20;
 
 /// Either end of a branch.

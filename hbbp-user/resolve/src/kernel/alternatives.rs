@@ -20,7 +20,7 @@ pub(super) fn target(table: ImageAddr, bytes: &[u8], at: usize) -> Option<ImageA
 pub(super) struct AltLayout {
     /// Length of a record in bytes.
     pub(super) stride: usize,
-    /// Where the length of the place stands; that of the replacement follows it.
+    /// Where the length of the place is; that of the replacement follows it.
     pub(super) len_at: usize,
     /// Where its flags stand, if it has any.
     pub(super) flags_at: Option<usize>,

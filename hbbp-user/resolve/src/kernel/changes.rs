@@ -32,7 +32,7 @@ pub(super) struct TextChanges {
 }
 
 impl TextChanges {
-    /// Takes over a patch that a record notifies of.
+    /// Applies a patch that a record notifies of.
     pub(super) fn notified(&mut self, time: u64, start: Va, old: &[u8], new: &[u8]) {
         self.records = Records::Come;
         self.pokes.push(Poke {
@@ -113,8 +113,8 @@ impl TextChanges {
         }
     }
 
-    /// The patches of the part at hand that may lie in text of a region between two addresses, in the order of time, with
-    /// the interval of each.
+    /// The patches of the current part that may overlap the text `added` of a region, in the order of time, each with its
+    /// interval.
     pub(super) fn near(&self, region: &Region, added: &Range<ImageAddr>) -> Vec<(&Poke, u32)> {
         let first = added.start.0.saturating_sub(MAX_PATCH);
         let from = self.pokes.partition_point(|poke| poke.start.0 < first);

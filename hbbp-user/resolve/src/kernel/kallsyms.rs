@@ -111,7 +111,7 @@ impl KallsymsBuilder {
         is_text(kind) || ImageMarks::may_take(beginning)
     }
 
-    /// Takes over a symbol.
+    /// Adds a symbol.
     pub(super) fn add(&mut self, symbol: &Line<'_>) {
         self.n_symbols += 1;
         if symbol.address == 0 {
@@ -219,7 +219,7 @@ impl Entry {
 }
 
 impl Kallsyms {
-    /// Takes over the lengths of functions that the kernel writes, by their starts. A guess ends at the next symbol, or with
+    /// Sets the lengths of functions that the kernel writes, by their starts. A guess ends at the next symbol, or with
     /// the page.
     pub fn tell_lengths(&mut self, told: &[(Va, u64)]) {
         for (start, len) in told {
@@ -231,7 +231,7 @@ impl Kallsyms {
         }
     }
 
-    /// Takes over a symbol. The names of data are left out: they rank after those of functions, and are not kept.
+    /// Adds a symbol. The names of data are left out: they rank after those of functions, and are not kept.
     fn push(&mut self, line: &Line<'_>) {
         let name = if is_text(line.kind) { line.name } else { "" };
         let (Ok(name_at), Ok(name_len)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) else {

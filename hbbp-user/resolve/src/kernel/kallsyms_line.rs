@@ -30,7 +30,7 @@ pub fn parse_line(line: &str) -> Option<Line<'_>> {
             remainder.get(at + 1..)?,
         ))
     });
-    // Some kernels print a size before the type; a type is one letter and always stands before a name.
+    // Some kernels print a size before the type; a type is one letter and always precedes a name.
     let (size, kind, (name, tag)) = match ended {
         None => (None, second, (remainder, None)),
         Some((kind, b' ', remainder)) => (parse_hex(second), kind, tagged(remainder)),

@@ -37,7 +37,7 @@ pub struct KernelMap {
 }
 
 impl KernelMap {
-    /// Takes over symbols and modules as they are at `time` (0: since before the run); regions that are known stay.
+    /// Sets symbols and modules as they are at `time` (0: since before the run); regions that are known stay.
     /// `image` is where the kernel image lies, for a kernel that hides its symbols.
     pub fn update(&mut self, symbols: Kallsyms, loaded: &[LoadedModule], image: Option<(Va, Va)>, time: u64) {
         if let Some((start, end)) = symbols.image.range().or(image) {

@@ -8,9 +8,9 @@ use hbbp_model::snapshot::ModuleKind;
 use super::kallsyms::{Kallsyms, KernelSymbol};
 use super::map::Regions;
 
-/// Modules are loaded after the image area, which is 1 GiB long or 512 MiB (without KASLR).
+/// End of the area of modules, which follows that of the image (1 GiB, or 512 MiB without KASLR).
 pub const MODULE_AREA_END: u64 = 0xffff_ffff_ff00_0000;
-/// Symbols of one module that lie farther apart belong to two regions.
+/// Symbols of one module with a larger gap between them belong to two regions.
 const MAX_GAP: u64 = 1 << 20;
 
 /// The regions of kernel modules: runs of neighbouring symbols with one tag.

@@ -15,7 +15,7 @@ use hbbp_model::advice::Advised;
 
 /// Opens the best reader of live kernel text, and reads the symbols and modules of the kernel.
 /// `probe` is the collector's reader, for machines without /proc/kcore.
-/// `image` is a static image that the user named: it stands in for live text and for the symbols of the kernel where
+/// `image` is a static image that the user named: it replaces live text and the symbols of the kernel where
 /// these cannot be read.
 /// Also returns sentences about what is missing.
 pub fn open_kernel_space(

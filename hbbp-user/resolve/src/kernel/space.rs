@@ -86,7 +86,7 @@ impl KernelSpace {
         self
     }
 
-    /// Takes over what is known of code in pages that modules do not have.
+    /// Sets what is known of code in pages that modules do not have.
     pub(super) fn know(&mut self, unknown: UnknownPages) {
         self.unknown = unknown;
     }
@@ -118,7 +118,7 @@ impl KernelSpace {
         self.map.is_hidden().then_some(HIDDEN)
     }
 
-    /// Takes over a record about kernel text, in the order of time.
+    /// Applies a record about kernel text, in the order of time.
     pub fn apply(&mut self, time: u64, record: &Record) {
         match record {
             Record::Ksymbol {
@@ -172,7 +172,7 @@ impl KernelSpace {
         }
     }
 
-    /// Opens a part of a drain, of this time and with the first interval `first`: takes over the patches in it.
+    /// Opens a part of a drain, of this time and with the first interval `first`: applies the patches in it.
     /// Returns the intervals that it has to be split into.
     pub fn begin(&mut self, first: u32, time: Range<u64>, losses: &mut Losses) -> Segments {
         let Self {
@@ -208,7 +208,7 @@ impl KernelSpace {
         !is_known && can_read && self.unknown.is_first(at)
     }
 
-    /// Sees to it that the text around `at`, which ran at `time`, is there.
+    /// Loads the text around `at`, which was executed at `time`, if needed.
     /// Returns the first address after it, and the validity of that as long as there are as many
     /// [regions](Self::n_regions).
     pub fn hit(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<(Va, Validity)> {
@@ -274,7 +274,7 @@ impl KernelSpace {
         self.map.n_regions()
     }
 
-    /// Says that a stream at `time` ran into the range that starts at `at` from the one before.
+    /// Marks the range that starts at `at` as entered from the one before by a stream at `time`.
     pub fn entered(&mut self, at: Va, time: u64) {
         let region = self.map.region_at(at, time);
         if let Some(text) = self.texts.get_mut(&region.module) {
@@ -300,7 +300,7 @@ impl KernelSpace {
         covered
     }
 
-    /// Sets the time of new text of a region, and takes over the patches of this drain.
+    /// Timestamps new text of a region, and applies the patches of this drain.
     fn date(&mut self, region: &Region) {
         let Some(text) = self.texts.get_mut(&region.module) else {
             return;

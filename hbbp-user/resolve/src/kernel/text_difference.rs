@@ -1,8 +1,8 @@
 //! How live kernel text differs from linked text: bytes and sites by cause, to the last byte.
 //!
-//! An image that runs elsewhere than it was linked for has other addresses in its instructions. Where a 32-bit word of
-//! live text is the linked word plus (or, for distances to per-CPU data before Linux 6.15, minus) the way that the
-//! image was moved, that is a relocation (arch/x86/boot/compressed/misc.c, `handle_relocations`) and no difference.
+//! An image that runs elsewhere than it was linked for has other addresses in its instructions. A 32-bit word of
+//! live text that is the linked word plus the offset of the image is a relocation and no difference. Distances to per-CPU
+//! data before Linux 6.15 have minus that offset (arch/x86/boot/compressed/misc.c, `handle_relocations`).
 //! On Debian's 6.12 these are the 84,059 words of .text in the kernel's own list of relocations, and one other.
 
 use std::ops::Range;

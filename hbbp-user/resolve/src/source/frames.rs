@@ -285,7 +285,7 @@ fn frames(scopes: &[Scope], function: usize, rows: &[Row], addr: u64) -> Option<
     }
 }
 
-/// A line from that of a declaration; the line 0 stands for none (DWARF 5, section 6.2.2).
+/// A line from that of a declaration; the line 0 means none (DWARF 5, section 6.2.2).
 fn offset(line: i64, declared: i64) -> Option<u16> {
     let offset = (line - declared).rem_euclid(1 << 16);
     u16::try_from(offset).ok().filter(|_| line != 0)

@@ -2,7 +2,7 @@
 //! addresses of the snapshot correspond to it.
 //!
 //! Programs and shared objects have the addresses of their file already. The kernel was relocated as a whole when it
-//! booted, and each section of a kernel module whenever it was loaded: functions whose names stand for one address say by
+//! booted, and each section of a kernel module whenever it was loaded: functions whose names represent one address say by
 //! how much.
 
 use std::collections::{BTreeMap, HashMap};
@@ -153,7 +153,7 @@ fn relocated(file: &Parsed<'_>, slide: u64) -> Vec<FilePart> {
     parts.filter(|part| 0 < part.len).collect()
 }
 
-/// Functions of the file by name, with their sections; only names that stand for one address.
+/// Functions of the file by name, with their sections; only names that represent one address.
 fn unique_functions(file: &Parsed<'_>) -> HashMap<String, (u64, Option<SectionIndex>)> {
     let mut functions: HashMap<String, Option<(u64, Option<SectionIndex>)>> = HashMap::new();
     for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {

@@ -40,7 +40,7 @@ struct ModuleLines {
 /// How far the addresses of a snapshot are from those of the debug file, modulo 2^64.
 ///
 /// User code has the addresses of its file. Kernel text is known only where it ran; its functions have names, and one
-/// whose name stands for a single address says how far its section was moved.
+/// whose name represents a single address says how far its section was moved.
 #[derive(Debug, Default)]
 struct Moved {
     /// By start of the function; sorted.
@@ -75,7 +75,7 @@ impl<'a> SourceLines<'a> {
         instructions.filter_map(found).collect()
     }
 
-    /// Where the instruction at `at` stands; `None` where no debug information says it.
+    /// Where the instruction at `at` is; `None` where no debug information says it.
     pub fn find(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<SourceLocation> {
         let (lines, linked) = self.open(idx, at)?;
         let mut frames = lines.context.find_frames(linked).skip_all_loads().ok()?;
@@ -140,7 +140,7 @@ impl<'a> SourceLines<'a> {
     }
 }
 
-/// `file:line`; the line 0 stands for none.
+/// `file:line`; the line 0 means none.
 fn shown(location: &Location<'_>) -> Option<String> {
     let line = location.line.filter(|line| 0 < *line)?;
     Some(format!("{}:{line}", location.file?))

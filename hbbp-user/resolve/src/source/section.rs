@@ -1,7 +1,7 @@
 //! Reads sections of debug information within a budget of memory.
 //!
 //! A report for root reads files that any user can put there, and a section of a megabyte can claim to unpack to
-//! gigabytes. So all sections that a report reads share one budget, files of others than root, ourselves and the caller of
+//! gigabytes. So all sections that a report reads share one budget. Files of others than root, ourselves and the caller of
 //! sudo have a smaller one each, and none may expand by more than debug information does. The bytes are unpacked from the
 //! file to where they stay, without a copy in between.
 

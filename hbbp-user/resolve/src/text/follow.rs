@@ -53,7 +53,7 @@ impl Live {
 }
 
 impl ModuleText {
-    /// Takes over a change. Returns the number of ranges that also changed without a record.
+    /// Applies a change. Returns the number of ranges that also changed without a record.
     pub fn change(&mut self, change: Change<'_>) -> u64 {
         match change {
             Change::Notified(poke, since) => self.patch(poke, since),
@@ -126,7 +126,7 @@ impl ModuleText {
         touched.map(|(start, _)| start)
     }
 
-    /// Takes over a patch. Returns the number of ranges in which other bytes stood before it than was known.
+    /// Applies a patch. Returns the number of ranges in which other bytes stood before it than was known.
     fn patch(&mut self, poke: &Poke, since: u32) -> u64 {
         let end = poke.start.0.saturating_add(poke.new.len() as u64);
         let touched = self.ranges.before_mut(end);

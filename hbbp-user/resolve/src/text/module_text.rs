@@ -90,7 +90,7 @@ impl ModuleText {
         range.whole(start, at)
     }
 
-    /// Sees to it that the text around `at` is there, the instruction at `at` to its end.
+    /// Loads the text around `at` if needed, with the whole instruction at `at`.
     /// `bounds` is the region that holds it, or the gap between functions; `function` is what is known to contain it.
     pub fn cover(
         &mut self,

@@ -160,7 +160,7 @@ impl TextVersions {
         found.map_or(&[], |(_, bytes)| bytes)
     }
 
-    /// Takes over a patch of the range at `start`, valid from the interval `since` on.
+    /// Applies a patch of the range at `start`, valid from the interval `since` on.
     pub fn patch(&mut self, start: ImageAddr, poke: &Poke, since: u32) -> Patched {
         let Some((_, last)) = self.list.last() else {
             return Patched::No;

@@ -40,7 +40,7 @@ pub(super) struct Found {
     pub(super) bytes: Vec<u8>,
     pub(super) since: u64,
     pub(super) always: bool,
-    /// Whether nothing tells when in the drain it changed.
+    /// Whether the change has no timestamp within the drain.
     pub(super) unnoticed: bool,
     /// End of the drain, and when the memory was read.
     pub(super) unknown: Range<u64>,

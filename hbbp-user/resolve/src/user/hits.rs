@@ -33,7 +33,7 @@ impl Origin {
 }
 
 impl UserSpace {
-    /// Sees to it that the text around `at`, which `task` ran at `time`, is there.
+    /// Loads the text around `at`, which `task` executed at `time`, if needed.
     pub fn hit(&mut self, task: TaskKey, time: u64, at: Va, losses: &mut Losses) -> Hit {
         if let Some((validity, ran)) = self.mappings.get(task, time, at) {
             let (validity, ran) = (validity.clone(), *ran);

@@ -169,7 +169,7 @@ impl Image {
         self.text.hit(at)
     }
 
-    /// Sees to it that the text around `at` is there; `mapped` are the addresses of the mapping that was hit, and
+    /// Loads the text around `at` if needed; `mapped` are the addresses of the mapping that was hit, and
     /// `memory` is given where an owner of memory still runs the program that was hit. Where its functions are awaited, text
     /// of a file is read later, and memory, which may be gone then, is named later.
     pub fn cover(
@@ -378,7 +378,7 @@ impl ElfContent {
         }
     }
 
-    /// Sees to it that functions that were given up are asked for once more where the file is hit next.
+    /// Makes the next hit of the file ask once more for functions that were given up.
     pub(super) fn ask_again(&mut self) {
         self.names
             .take_if(|names| matches!(names.functions, Answer::There(None)));
@@ -423,7 +423,7 @@ pub(super) struct FunctionOrGap {
     gap: Option<Range<ImageAddr>>,
 }
 
-/// Sees to it that the text of a file around `at` is there.
+/// Loads the text of a file around `at` if needed.
 pub(super) fn cover_file(
     elf: &ElfContent,
     text: &mut ModuleText,

@@ -266,7 +266,7 @@ impl ImageSet {
         self.images.get_mut(idx.0 as usize)?.as_mut()?.hit(at)
     }
 
-    /// Sees to it that the text around `at` is there, where `mapped` is what its mapping shows of the image.
+    /// Loads the text around `at` if needed; `mapped` is what its mapping shows of the image.
     /// `memory` is given where the owner of memory still runs the program that was hit.
     /// Returns addresses around `at` whose text was asked for.
     pub fn cover(

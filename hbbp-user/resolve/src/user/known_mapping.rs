@@ -20,7 +20,7 @@ const MAX_REMAPPED: usize = 4096;
 const MAX_PARTS: usize = 1024;
 
 impl ProcessIndex {
-    /// Takes over what /proc shows of a process, as of `time` (0: since before the run).
+    /// Applies what /proc shows of a process, as of `time` (0: since before the run).
     /// A process that is known already keeps its image and gains the mappings that it lacks, unless it runs another
     /// program by now: then the record of its exec was lost.
     /// A process that has ended and is waited for has no mappings any more, and is not another program.
@@ -70,7 +70,7 @@ impl ProcessIndex {
         }
     }
 
-    /// Whether none of the files that a process maps now stands where the image has it.
+    /// Whether none of the files that a process maps now is where the image has it.
     fn is_other_program(&self, image: &ProcessImage, scanned: &Scanned) -> bool {
         let is_file = |m: &ImageMapping| self.file(m.file).is_some_and(|f| f.backing() == Backing::File);
         let mut now = scanned

@@ -12,7 +12,7 @@ const MAX_PENDING: usize = 1 << 16;
 /// No CPU's records come later than this, in ns: its ring is read at least as often.
 const LATEST: u64 = 2_000_000_000;
 impl UserSpace {
-    /// Takes over the processes that were there before the run, and opens their files.
+    /// Adds the processes that were there before the run, and opens their files.
     pub fn scanned(&mut self, processes: &[Scanned]) {
         for process in processes {
             self.index.scanned(process, 0);
@@ -125,7 +125,7 @@ impl UserSpace {
         scanned.is_some()
     }
 
-    /// Takes over what the last comparison found, before a snapshot.
+    /// Applies what the last comparison found, before a snapshot.
     pub fn settle(&mut self, losses: &mut Losses) {
         self.begin_comparison(losses);
     }

@@ -1,12 +1,15 @@
-//! Opening the file behind a mapping, without being led astray.
+//! Opening the file of a mapping, without being led astray.
 //!
 //! Paths come from processes of strangers, and the collector runs as root.
-//! So a file is first looked up without opening it (`O_PATH`), must be a regular file that is not empty (the files of
-//! /proc and tracefs are, and reading some of them has effects), is then opened for reading, without ever waiting, and
-//! must be the one that the mapping shows ([`super::mapped_identity`]).
-//! It is looked for as the process sees it: by the mapping itself, which also finds deleted files, needs CAP_SYS_ADMIN or
-//! CAP_CHECKPOINT_RESTORE and the process to live; then by its path below the root of the process, then, for processes that are gone, by its path below the roots of those that created
-//! it and below our own.
+//! So a file is first looked up without opening it (`O_PATH`), and must be a regular file that is not empty: the files of
+//! /proc and tracefs are empty, and reading some of them has effects. It is then opened for reading, without ever waiting,
+//! and must be the one that the mapping shows ([`super::mapped_identity`]).
+//!
+//! It is looked for as the process sees it:
+//! 1. By the mapping itself, which also finds deleted files. This needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, and the
+//!    process to live.
+//! 2. By its path below the root of the process.
+//! 3. For processes that have exited, by its path below the roots of those that created it, and below our own.
 
 use std::iter;
 use std::os::fd::OwnedFd;

@@ -1,10 +1,12 @@
 //! Text of a process that differs from its file: the program patched it, or a debugger or a uprobe did.
 //!
-//! Pages of a private mapping are those of the file until somebody writes to them ([`super::page_map`]), so that only
-//! pages that were written to are compared: the text ranges in them that ran since the last drain, once for each process
-//! image. Of each mapping that ran, one range is compared in any case: pages that nobody wrote to show another file where
-//! overlayfs has made a copy of it since, or where what was opened is not what is mapped. A range that differs gets a mapping of its own, to an image with the bytes in memory, from the time on at which
-//! the program made its text executable again, or else from the start of the drain.
+//! Pages of a private mapping are those of the file until somebody writes to them ([`super::page_map`]). So only pages that
+//! were written to are compared: the text ranges in them that ran since the last drain, once for each process image. Of each
+//! mapping that ran, one range is compared in any case: pages that nobody wrote to show another file where overlayfs has made a
+//! copy of it since, or where what was opened is not what is mapped.
+//!
+//! A range that differs gets a mapping of its own, to an image with the bytes in memory. It begins when the program made its
+//! text executable again, or else at the start of the drain.
 //!
 //! ```text
 //! drain        |---------------|
@@ -38,7 +40,7 @@ const MAX_SPLITS: usize = 16;
 const ONE_PATCH: u64 = 50_000_000;
 
 impl UserSpace {
-    /// Takes over which text was mapped again in this drain, and what the last comparison found.
+    /// Notes which text was mapped again in this drain, and what the last comparison found.
     /// Returns the times at which the drain is to be split.
     pub(super) fn begin_comparison(&mut self, losses: &mut Losses) -> Vec<u64> {
         let remapped = self.index.take_remapped();

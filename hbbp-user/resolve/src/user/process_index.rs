@@ -104,7 +104,7 @@ impl ProcessIndex {
         later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
     }
 
-    /// Takes over the cgroup that was read of process `tgid` while it ran the program of `time`.
+    /// Sets the cgroup that was read of process `tgid` while it ran the program of `time`.
     pub(super) fn set_cgroup(&mut self, tgid: u32, time: u64, read: Membership) {
         if let Some(image) = self.image_at_mut(tgid, time) {
             image.cgroup = read;
@@ -116,7 +116,7 @@ impl ProcessIndex {
         self.processes.values().map(Vec::len).sum()
     }
 
-    /// Takes over one record. Records must come in the order of time; a late one counts for the image of its time.
+    /// Applies one record. Records must come in the order of time; a late one counts for the image of its time.
     pub fn apply(&mut self, timed: &Timed) {
         let time = timed.time;
         match &timed.record {

@@ -30,7 +30,7 @@ impl UserSpace {
                     cgroup,
                     ..HitProcess::new(task, key.0)
                 });
-                // The kernel stands before all of them.
+                // The kernel precedes all of them.
                 let idx = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
                 self.process_idx.insert(key, idx);
                 idx

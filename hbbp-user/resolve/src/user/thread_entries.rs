@@ -1,4 +1,4 @@
-//! Threads that are counted apart: each is an entry beside that of its process image, which has the mappings.
+//! Threads that are counted separately: each is an entry beside that of its process image, which has the mappings.
 //!
 //! The name is that of the last notification, or that which /proc shows when the first sample of the thread is resolved, or
 //! that of the process: a thread begins with the name of the one that created it.
@@ -13,7 +13,7 @@ use hbbp_model::snapshot::{ProcessIdx, Thread};
 use hbbp_model::streams::ThreadCounts;
 
 impl UserSpace {
-    /// Sets whether threads are kept apart. To be called before anything is counted.
+    /// Sets whether threads are kept separate. To be called before anything is counted.
     pub fn count_threads(&mut self, threads: ThreadCounts) {
         self.threads.counts = threads;
     }
@@ -65,7 +65,7 @@ impl UserSpace {
             thread: Some(thread),
             ..HitProcess::new(task, generation)
         });
-        // The kernel stands before all of them.
+        // The kernel precedes all of them.
         let entry = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
         self.threads.entries.insert(key, entry);
         entry

@@ -1,4 +1,4 @@
-//! Names of threads that are counted apart, as they were notified, and which of them have entries.
+//! Names of threads that are counted separately, as they were notified, and which of them have entries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Takes over a record of a live run, in the order of time.
+    /// Applies a record of a live run, in the order of time.
     pub(super) fn apply(&mut self, timed: &Timed) {
         if self.counts == ThreadCounts::Apart {
             self.take(timed);

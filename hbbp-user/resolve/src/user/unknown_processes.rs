@@ -29,7 +29,7 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// Begins to take over records.
+    /// Begins to apply records.
     pub(super) fn begin_records(&mut self) {
         self.known_until.0 = self.known_until.1;
     }

@@ -220,7 +220,7 @@ fn memory_that_shows_another_file_is_believed() {
     assert_eq!(found.losses.get(Loss::FileDiffers), 1);
 }
 
-/// Kernel code is counted apart where it is patched, and user code is not: it all comes with the first part.
+/// Kernel code is counted separately where it is patched, and user code is not: it all comes with the first part.
 #[test]
 fn a_process_that_starts_after_the_kernel_was_patched_is_found() {
     let mut resolver = Resolver::new(no_kernel(), &[]);

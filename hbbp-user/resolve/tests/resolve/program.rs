@@ -49,7 +49,7 @@ int main(void) {
 }
 "#;
 
-/// A program that waits, having told where its code is.
+/// A program that prints where its code is, and waits.
 pub(super) struct Running {
     pub(super) child: Child,
     folder: PathBuf,

@@ -1,6 +1,6 @@
 //! Control of the CPU time that a measurement takes: how much longer its periods should be than those it began with.
 //!
-//! Pure: it is told what was spent until when, and answers with a scale. The scale changes only from one interval to the next,
+//! Pure: from what was spent until when to a scale. The scale changes only from one interval to the next,
 //! so that all samples of an event in an interval have one period, but for jitter. An interval ends early where its samples
 //! cost much more than planned ([`Control::is_urgent`]), as at the begin of a storm. What user space spends comes in lumps, on
 //! the interval before, and is judged over whole intervals alone.

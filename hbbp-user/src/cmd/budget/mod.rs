@@ -32,7 +32,7 @@ pub(super) struct Budget {
     /// What the kernel took to write records, in ns: in all, and until the last profile was taken.
     records: u64,
     records_taken: u64,
-    /// Seconds for which records rested, as far as that was told.
+    /// Seconds for which records were paused, as far as these were reported.
     rested_told: u64,
 }
 
@@ -83,7 +83,7 @@ impl Budget {
         self.control.pace()
     }
 
-    /// For how many seconds records rested since the last call: what was begun is told as a whole one, once.
+    /// For how many seconds records rested since the last call: a second that was begun is reported as a whole one, once.
     pub(super) fn take_rested(&mut self) -> u64 {
         let seconds = self.account.rested(now()).div_ceil(1_000_000_000);
         seconds - std::mem::replace(&mut self.rested_told, seconds)
@@ -106,7 +106,7 @@ impl Budget {
         self.control.is_urgent(now(), spent)
     }
 
-    /// Settles what the samples of a run cost, and sets the periods of the next one. To be called while sampling stands still.
+    /// Settles what the samples of a run cost, and sets the periods of the next one. To be called while sampling is stopped.
     pub(super) fn adapt(&mut self, collector: &mut Collector, run: &mut Run) -> anyhow::Result<()> {
         let spent = self.account(collector, run);
         let before = self.control.scale();

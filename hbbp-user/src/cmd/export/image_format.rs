@@ -52,7 +52,7 @@ impl ImageFormat {
         matches!(self, Self::Autofdo | Self::ExtBinary)
     }
 
-    /// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with; the number stands for an unknown build id.
+    /// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with; the number means an unknown build id.
     pub(super) fn file_name(self, image: &RanImage, n: usize) -> String {
         /// Digits of the build id, as many as tell two of one name apart.
         const DIGITS: usize = 8;

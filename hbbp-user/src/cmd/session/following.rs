@@ -58,7 +58,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the interval should end, as samples cost much more than the budget.
+    /// Whether the interval should end because samples cost much more than the budget.
     pub(crate) fn is_over_budget(&mut self) -> bool {
         let budget = self.budget.as_mut();
         budget.is_some_and(|budget| budget.is_urgent(&self.collector))

@@ -1,5 +1,5 @@
 //! A running measurement: drains the collector into the resolver, and hands out what was measured: once at the end, or again
-//! and again while it goes on. When which of it is done is a matter of [`super::measure`].
+//! and again while it goes on. The schedule is in [`super::measure`].
 
 mod drains;
 mod following;

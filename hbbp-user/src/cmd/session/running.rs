@@ -31,7 +31,7 @@ use hbbp_resolve::user::proc_scan::read_processes;
 /// changed without a record.
 pub(crate) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 
-/// The same where slices are told apart, whose counts fill the maps sooner.
+/// The same where slices are distinguished, whose counts fill the maps sooner.
 const DRAIN_SLICES_EVERY: Duration = Duration::from_millis(500);
 
 /// Memory that the counts of a recording may take beside those of its slices: an hour has many drains.
@@ -88,7 +88,7 @@ pub(crate) struct Session {
     pub(super) split: Vec<Range<u64>>,
     /// When to split the interval because of a patch.
     pub(crate) patched: Option<Instant>,
-    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted apart.
+    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted separately.
     pub(super) user_patched: bool,
     /// Earliest time of an extra drain because memory with code changed.
     pub(super) next_memory_drain: Instant,
@@ -204,7 +204,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was measured since the last call. Sampling stands still only while the counts are taken out of the maps, so that
+    /// What was measured since the last call. Sampling is stopped only while the counts are taken out of the maps, so that
     /// all sums close, and goes on before they are resolved.
     pub(crate) fn take(&mut self) -> anyhow::Result<Snapshot> {
         let mut closed = self.close()?;
@@ -226,7 +226,7 @@ impl Session {
         Ok(self.finish_with_slices()?.0)
     }
 
-    /// The same, with what was counted in each slice where these are told apart.
+    /// The same, with what was counted in each slice where these are distinguished.
     pub(crate) fn finish_with_slices(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
         let closed = self.end()?;
         let snapshot = self.snapshot(closed);

@@ -56,7 +56,7 @@ fn periods_follow_the_budget_and_sums_close() {
         let has_cost = 0 < run.run.own_sampling || event.runs == 0;
         assert!(budget.share == 10 && has_cost, "{budget:?}");
         for counter in &event.counters {
-            // A change of the period is exact, as the counter stands still.
+            // A change of the period is exact, as the counter is stopped.
             let due = counter.due_at(period);
             assert!(due.abs_diff(counter.count / period) <= 1, "{counter:?}");
         }

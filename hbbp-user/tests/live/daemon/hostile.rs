@@ -64,10 +64,10 @@ fn run_mapped(flags: i32, file: i32, times: u64, code: &[u8]) {
     assert_ne!(at, libc::MAP_FAILED);
     let start = at.cast::<u8>().wrapping_add(0x800);
     if !code.is_empty() {
-        // SAFETY: the page is mapped writable, and the code fits behind its middle.
+        // SAFETY: the page is mapped writable, and the code fits after its middle.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start, code.len()) };
     }
-    // SAFETY: the loop stands there; it takes its argument in rdi and changes nothing else.
+    // SAFETY: the loop is there; it takes its argument in rdi and changes nothing else.
     let run: extern "C" fn(u64) = unsafe { std::mem::transmute(start) };
     run(times);
     // SAFETY: it was mapped above, and nothing refers to it.
@@ -128,7 +128,7 @@ fn replaced(folder: &Path, name: &str, by: impl Fn(&Path)) {
 /// Some ms of any processor.
 const TIMES: u64 = 200_000_000;
 
-/// Writes to a file and shortens it until it is told to end.
+/// Writes to a file and shortens it until it is stopped.
 fn keep_changing(path: &Path, end: &AtomicBool) {
     let whole = fs::read(path).unwrap();
     while !end.load(Ordering::Relaxed) {

@@ -174,7 +174,7 @@ fn shown(number: u64) -> String {
     }
 }
 
-/// The difference that zigzag stands for.
+/// The difference that zigzag represents.
 fn signed(zigzag: u64) -> i64 {
     (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed()
 }

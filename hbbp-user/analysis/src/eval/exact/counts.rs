@@ -8,7 +8,7 @@ use hbbp_reference::Malformed;
 /// Executions by module and address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AddressCounts {
-    /// Executions by module and address in its file; an empty name stands for the module that executed most.
+    /// Executions by module and address in its file; an empty name represents the module that executed most.
     pub modules: BTreeMap<String, BTreeMap<u64, u64>>,
     /// Whether all modules of the program are in it. Otherwise modules that are missing were not counted.
     pub is_complete: bool,

@@ -61,7 +61,7 @@ impl Names {
                 with_condition(name)
             }
             Self::DynamoRio => {
-                // `rep movs`, `lock add`: the opcode stands last.
+                // `rep movs`, `lock add`: the opcode is last.
                 let name = name.rsplit(' ').next().unwrap_or(name).to_uppercase();
                 self.of_profile(&with_condition(&name))
             }

@@ -52,7 +52,7 @@ pub(super) fn parse_dynamorio(text: &str) -> Result<MnemonicCounts, NoCounts> {
     let mut lines = numbered
         .skip_while(|(line, _)| !line.starts_with(DYNAMORIO_HEAD))
         .skip(1);
-    // The total stands first.
+    // The total is first.
     lines.next();
     for (line, number) in lines {
         let Some((count, name)) = line.split_once(" : ") else {

@@ -203,7 +203,7 @@ fn compressed(raw: &[u8], compression: Compression) -> Option<Vec<u8>> {
     (is_shorter && is_believed).then_some(compressed)
 }
 
-/// A section as it stands in the file.
+/// A section as it is in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'a> {
     /// Which one, or `None` where this version does not know it.
@@ -350,7 +350,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The name of a section as it stands in the file.
+/// The name of a section as it is in the file.
 fn padded(name: &str) -> [u8; 8] {
     let mut padded = [0; 8];
     padded

@@ -171,7 +171,7 @@ proptest! {
         let mut interval = Interval::default();
         let mut expected: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
         for stack in &stacks {
-            // Newest first; addresses from 1 on, as 0 stands for none.
+            // Newest first; addresses from 1 on, as 0 means none.
             let stack: Vec<(u64, u64)> = stack.iter().map(|(from, to)| (from + 1, to + 1)).collect();
             for pair in stack.windows(2) {
                 let (newer, older) = (pair[0], pair[1]);

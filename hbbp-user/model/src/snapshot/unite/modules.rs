@@ -78,7 +78,7 @@ fn of(text: &[Text], module: ModuleIdx) -> &[Text] {
 }
 
 /// Whether no byte differs where both know one. Text with several versions agrees with nothing: which one holds now cannot
-/// be told from the bytes.
+/// be distinguished from the bytes.
 fn agrees(a: &[Text], b: &[Text]) -> bool {
     let has_versions = |text: &[Text]| {
         text.windows(2)

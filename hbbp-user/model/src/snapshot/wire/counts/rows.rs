@@ -11,7 +11,7 @@
 //! All are numbers in LEB128. Addresses are differences modulo 2^64, zigzag encoded: `ip`, `start` and `from` to the
 //! row before, `source` to `start`, `to` to `from`, `top` and the first `frame` to `ip` and each other one to that before it; `length` has
 //! no sign.
-//! `cycles` says whether rows have cycles; 0 stands for those that are not known.
+//! `cycles` says whether rows have cycles; 0 means those that are not known.
 //! A branch that is not full was seen in the oldest slot alone, without a target or predictions. `mispredicted` is one more
 //! than the number, and 0 where it is not known.
 //!
