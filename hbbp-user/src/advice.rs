@@ -51,6 +51,9 @@ pub const fn words(advice: Advice) -> &'static str {
         Advice::PerInstructions => "use --per instructions",
         Advice::UseRecordedStreams => "`--rule paper` uses them as recorded",
         Advice::TraceBack => "`hbbp-sys report` of a recording traces them back with its default rule",
+        Advice::LookCloser => {
+            "--by process, module, function or mnemonic; --view isa; --details for all; `hbbp-sys annotate` for code"
+        }
         Advice::ListModules => "`hbbp-sys report --by module` lists what ran",
     }
 }

@@ -11,6 +11,7 @@ mod diff;
 mod eval;
 mod export;
 mod format;
+mod mistaken;
 mod processwatch;
 mod record;
 mod recording;
@@ -19,10 +20,11 @@ mod top;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::cmd::Job;
 use crate::cmd::kernel_text::KernelTextOptions;
+use crate::cmd::pager::Paging;
 use crate::cmd::report::Strict;
 use annotate::AnnotateArgs;
 use bbv::BbvArgs;
@@ -33,12 +35,12 @@ use export::ExportArgs;
 use format::{TEXT_OR_JSON, one_of};
 use hbbp_model::profile::STANDARD;
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
-use hbbp_output::report::{Format, Look, TextOrJson};
+use hbbp_output::report::{Format, TextOrJson};
 use hbbp_resolve::kernel::recorded::KernelPlace;
 use processwatch::ProcessWatchArgs;
 use record::{EndedArgs, RecordArgs};
 use recording::InputArgs;
-use report::ReportArgs;
+use report::{ReportArgs, plain_look};
 use top::TopArgs;
 
 /// Measure the dynamic instruction mix of the whole system, kernel and user code together.
@@ -148,7 +150,8 @@ enum Command {
 impl Cli {
     /// Parses the command line of this process; ends it with a message where that is wrong.
     pub fn of_process() -> Self {
-        Self::parse_from(processwatch::words(std::env::args_os()))
+        let parsed = Self::try_parse_from(processwatch::words(std::env::args_os()));
+        parsed.unwrap_or_else(|error| mistaken::with_similar_subcommand(error, &Self::command()).exit())
     }
 
     /// Whether a measurement that misses a quality limit fails.
@@ -196,10 +199,8 @@ impl Cli {
                     );
                 }
                 if output.as_ref().is_some_and(|path| path != Path::new(STANDARD)) {
-                    report.look = Look {
-                        demangle: report.look.demangle,
-                        ..Look::default()
-                    };
+                    report.paging = Paging::Never;
+                    report.look = plain_look(report.look.demangle, report.extent);
                 }
                 let input = input.into_options();
                 report.debug_files.clone_from(&input.places.binaries);
@@ -254,8 +255,6 @@ fn direct(
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
     use crate::cmd::record::{EndedProcesses, Target};
 

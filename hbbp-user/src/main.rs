@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use hbbp_model::printable::harmless;
 use hbbp_user::advice::error_in_words;
 use hbbp_user::cli::Cli;
-use hbbp_user::cmd::report::Strict;
+use hbbp_user::cmd::report::{Strict, WrongUse};
 use hbbp_user::cmd::{self, Done};
 
 /// What was said makes no sense; the parser of the command line ends with the same code.
@@ -34,7 +34,8 @@ fn main() -> ExitCode {
     match cmd::run(&job, &mut std::io::stdout()) {
         Ok(done) => {
             warn(&done.warnings);
-            complain_of_requirements(&done, strict);
+            warn(&done.quality.warnings);
+            complain_of_requirements(&done);
             let code = exit_code(&done, strict);
             // The end of the process frees the snapshot all at once rather than piece by piece.
             mem::forget(done);
@@ -42,7 +43,11 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             complain(&error);
-            ExitCode::FAILURE
+            if error.is::<WrongUse>() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -89,8 +94,9 @@ fn warn(warnings: &[String]) {
     }
 }
 
-fn complain_of_requirements(done: &Done, strict: Strict) {
-    for verdict in done.quality.unmet(strict) {
+/// Says which requirements are not shown to hold; the text of the report has the others.
+fn complain_of_requirements(done: &Done) {
+    for verdict in done.quality.unmet(Strict::Yes) {
         say(&format!("requirement {}", harmless(&verdict.to_string())));
     }
     for gate in done.gates.iter().filter(|gate| gate.failed) {

@@ -54,6 +54,7 @@ advice! {
     PerInstructions, "Compare amounts per thousand instructions.";
     UseRecordedStreams, "Choose the rule that uses streams as they were recorded.";
     TraceBack, "Report on a recording, whose samples are traced back.";
+    LookCloser, "Ask for other tables, for code, or for the whole report.";
     ListModules, "List the modules that ran.";
 }
 

@@ -1,6 +1,7 @@
 //! Options of differences and of merging.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
@@ -13,7 +14,7 @@ use crate::cmd::merge::MergeOptions;
 use crate::cmd::pager::Paging;
 use crate::cmd::report::read_taxonomies;
 use hbbp_analysis::diff::{Condition, Measure, Per};
-use hbbp_analysis::mix::{Axis, Filter, Query, UnknownAxis};
+use hbbp_analysis::mix::{Axis, Filter, Query, Taxonomy, UnknownAxis, View};
 use hbbp_model::segments::{Moment, TimeRange};
 use hbbp_output::report::DiffFormat;
 
@@ -30,9 +31,13 @@ pub(super) struct DiffArgs {
         visible_alias = "rows",
         value_name = "DIMENSION",
         value_delimiter = ',',
-        default_value = "mnemonic"
+        default_value = "mnemonic",
+        conflicts_with = "view"
     )]
     by: Vec<String>,
+    /// Compare by the rows of a view of `hbbp-sys report`, e.g. isa.
+    #[arg(long, value_name = "NAME")]
+    view: Option<String>,
     /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob; may be repeated.
     #[arg(long, value_name = "DIMENSION=PATTERN")]
     filter: Vec<String>,
@@ -90,20 +95,20 @@ impl DiffArgs {
     /// Converts the arguments to options.
     pub(super) fn into_options(self) -> anyhow::Result<DiffOptions> {
         let taxonomies = read_taxonomies(&self.taxonomy)?;
-        let rows: Result<Vec<Axis>, UnknownAxis> = self
-            .by
-            .iter()
-            .map(|name| Axis::named(name, &taxonomies))
-            .collect();
         let filters = self
             .filter
             .iter()
             .map(|filter| Filter::parse(filter, &taxonomies));
-        let query = Query {
-            columns: Vec::new(),
-            filters: filters.collect::<Result<_, _>>()?,
-            ..Query::by(rows?)
+        let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
+        let mut query = match &self.view {
+            Some(name) => rows_of_view(name, &taxonomies)?,
+            None => {
+                let rows = self.by.iter().map(|name| Axis::named(name, &taxonomies));
+                Query::by(rows.collect::<Result<Vec<Axis>, UnknownAxis>>()?)
+            }
         };
+        query.columns = Vec::new();
+        query.filters.extend(filters);
         if query.asks_source() {
             bail!("source lines move from build to build: compare by function");
         }
@@ -143,6 +148,15 @@ impl DiffArgs {
             format: self.format,
             look: self.look.into_look(),
         })
+    }
+}
+
+/// Rows and filters of a view; of each key one figure is compared, so that it has one table.
+fn rows_of_view(name: &str, taxonomies: &[Arc<Taxonomy>]) -> anyhow::Result<Query> {
+    let view = View::named(name, taxonomies)?;
+    match view.tables.as_slice() {
+        [table] => Ok(table.query.clone()),
+        _ => bail!("a view of several tables cannot be compared: use --by function --filter with its module"),
     }
 }
 

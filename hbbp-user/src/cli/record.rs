@@ -24,7 +24,7 @@ pub(super) struct RecordArgs {
     /// exits.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Event to sample: instructions, cycles, cpu-clock, task-clock, or PMU/config=0x..,precise=N,name=../.
+    /// Event to sample: branches, instructions, cycles, cpu-clock, task-clock, or PMU/config=0x..,precise=N,name=../.
     /// Default: the best event of this machine, see `hbbp-sys check`.
     #[arg(short, long)]
     event: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct RecordArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     frequency: Option<u64>,
     /// Measure this process and its descendants.
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pid: Option<u32>,
     /// Measure only these CPUs, e.g. 0-3,8.
     #[arg(short = 'C', long, value_name = "LIST", conflicts_with = "pid")]
@@ -115,6 +115,9 @@ impl EndedArgs {
 impl RecordArgs {
     /// Converts the arguments to options.
     pub(super) fn into_options(self) -> anyhow::Result<RecordOptions> {
+        if let Some(event) = &self.event {
+            check_event(event)?;
+        }
         let period = match (self.period, self.frequency) {
             (Some(period), _) => Some(Period::Fixed(period)),
             (None, hertz) => hertz.map(Period::Frequency),
@@ -174,6 +177,23 @@ impl RecordArgs {
             },
         })
     }
+}
+
+/// Refuses the modifiers of perf, with what does the same here.
+fn check_event(event: &str) -> anyhow::Result<()> {
+    let Some((name, modifier)) = event.split_once(':').filter(|_| !event.contains('/')) else {
+        return Ok(());
+    };
+    bail!(
+        "event `{event}`: the modifier `:{modifier}` is perf's; use --event {name}, which is as precise as this machine can \
+         (both rings are always counted, see --filter ring=user), or PMU/config=0x..,precise=2/"
+    )
+}
+
+/// The number of a process.
+pub(super) fn parse_pid(text: &str) -> Result<u32, String> {
+    let pid = text.parse().ok().filter(|pid| 0 < *pid);
+    pid.ok_or_else(|| "expected the number of a process, as in `pgrep -n NAME`".to_owned())
 }
 
 /// What `--per-thread` asks for.

@@ -1,12 +1,16 @@
 //! Options of reports.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
 use super::format::{FORMATS, one_of};
-use crate::cmd::report::{ReportOptions, read_taxonomies};
-use hbbp_analysis::mix::{Axis, Confidence, Filter, Query, Requirement, Sort, UnknownAxis, Value, View};
+use crate::cmd::pager::Paging;
+use crate::cmd::report::{Extent, ReportOptions, read_taxonomies};
+use hbbp_analysis::mix::{
+    Axis, Confidence, Dimension, Filter, Query, Requirement, Sort, Taxonomy, UnknownAxis, Value, View,
+};
 use hbbp_model::names::Demangle;
 use hbbp_output::report::{Colours, Format, Look};
 
@@ -20,18 +24,18 @@ pub(super) struct RuleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(super) struct ReportArgs {
-    /// Dimensions of the rows, comma-separated, e.g. mnemonic, module, function, process, extension, category.
+    /// Print a table alone, in place of the first screen, with these dimensions of its rows, comma-separated: mnemonic
+    /// (where another option asks for a table), module, function, process, extension, category, ..
     #[arg(
         short = 'b',
         long,
         visible_alias = "by",
         value_name = "DIMENSION",
-        value_delimiter = ',',
-        default_value = "mnemonic"
+        value_delimiter = ','
     )]
     rows: Vec<String>,
-    /// Dimensions of the columns, or `none`.
-    #[arg(long, value_name = "DIMENSION", value_delimiter = ',', default_value = "ring")]
+    /// Dimensions of the columns, or `none`. Default: ring.
+    #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     cols: Vec<String>,
     /// Figures of each cell: executions, share, samples, bytes, blocks, rate (per second), time, time-share, cpi, ipc,
     /// flops.
@@ -41,9 +45,9 @@ pub(super) struct ReportArgs {
     /// repeated.
     #[arg(long, value_name = "DIMENSION=PATTERN")]
     filter: Vec<String>,
-    /// Order of the rows: total, key, a value, or a column.
-    #[arg(long, value_name = "COLUMN", default_value = "total")]
-    sort: Sort,
+    /// Order of the rows: total (the default), key, a value, or a column.
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<Sort>,
     /// A prepared report: isa, vectorization, long-latency, synchronization, flops, memory, branches, functions, loops,
     /// mitigations, patched, or module:NAME.
     #[arg(long, value_name = "NAME")]
@@ -62,6 +66,12 @@ pub(super) struct ReportArgs {
     rule: RuleArgs,
     #[command(flatten)]
     look: LookArgs,
+    /// Print the whole report: facts and warnings of the measurement, the table, and the accounting of all samples.
+    #[arg(long)]
+    details: bool,
+    /// Do not show --details in a pager (PAGER, or less).
+    #[arg(long)]
+    no_pager: bool,
     /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or as many as the view has.
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
@@ -87,45 +97,10 @@ const TOP: usize = 40;
 impl ReportArgs {
     /// Converts the arguments to options.
     pub(super) fn into_options(self) -> anyhow::Result<ReportOptions> {
+        let extent = self.extent();
         let taxonomies = read_taxonomies(&self.taxonomy)?;
-        let axes = |names: &[String]| -> Result<Vec<Axis>, UnknownAxis> {
-            names.iter().map(|name| Axis::named(name, &taxonomies)).collect()
-        };
-        let filters = self
-            .filter
-            .iter()
-            .map(|filter| Filter::parse(filter, &taxonomies));
-        let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
-        let columns: &[String] = if self.cols == ["none"] { &[] } else { &self.cols };
-        let usual = Query::whole();
-        let query = Query {
-            rows: axes(&self.rows)?,
-            columns: axes(columns)?,
-            values: if self.values.is_empty() {
-                usual.values
-            } else {
-                self.values.clone()
-            },
-            filters,
-            sort: self.sort,
-        };
-        let view = self
-            .view
-            .as_deref()
-            .map(|name| View::named(name, &taxonomies))
-            .transpose()?;
-        let view = view.map(|mut view| {
-            for table in &mut view.tables {
-                table.query.filters.extend(query.filters.iter().cloned());
-                if !self.values.is_empty() {
-                    table.query.values.clone_from(&query.values);
-                }
-                if let Some(Top(top)) = self.top {
-                    table.top = top;
-                }
-            }
-            view
-        });
+        let query = self.query(&taxonomies)?;
+        let view = self.view(&query, &taxonomies)?;
         let requirements = self
             .require
             .iter()
@@ -138,11 +113,84 @@ impl ReportArgs {
             rule: self.rule.rule,
             top: self.top.map_or(Some(TOP), |Top(top)| top),
             format: self.format,
-            look: self.look.into_look(),
+            extent,
+            look: on_screen(self.look.into_look(), extent),
+            paging: if self.no_pager {
+                Paging::Never
+            } else {
+                Paging::Auto
+            },
             over_time: self.over_time,
             compare: None,
             debug_files: Vec::new(),
         })
+    }
+}
+
+impl ReportArgs {
+    /// What the table shows, unless there is a view.
+    fn query(&self, taxonomies: &[Arc<Taxonomy>]) -> anyhow::Result<Query> {
+        let axes = |names: &[String]| -> Result<Vec<Axis>, UnknownAxis> {
+            names.iter().map(|name| Axis::named(name, taxonomies)).collect()
+        };
+        let filters = self.filter.iter().map(|filter| Filter::parse(filter, taxonomies));
+        let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
+        let usual = Query::by([Dimension::Mnemonic]);
+        Ok(Query {
+            rows: match self.rows.as_slice() {
+                [] => usual.rows,
+                rows => axes(rows)?,
+            },
+            columns: match self.cols.as_slice() {
+                [] => usual.columns,
+                [none] if none == "none" => Vec::new(),
+                columns => axes(columns)?,
+            },
+            values: if self.values.is_empty() {
+                usual.values
+            } else {
+                self.values.clone()
+            },
+            filters,
+            sort: self.sort.clone().unwrap_or_default(),
+        })
+    }
+
+    /// The view, with what is asked for beside it.
+    fn view(&self, query: &Query, taxonomies: &[Arc<Taxonomy>]) -> anyhow::Result<Option<View>> {
+        let view = self
+            .view
+            .as_deref()
+            .map(|name| View::named(name, taxonomies))
+            .transpose()?;
+        Ok(view.map(|mut view| {
+            for table in &mut view.tables {
+                table.query.filters.extend(query.filters.iter().cloned());
+                if !self.values.is_empty() {
+                    table.query.values.clone_from(&query.values);
+                }
+                if let Some(Top(top)) = self.top {
+                    table.top = top;
+                }
+            }
+            view
+        }))
+    }
+
+    /// What text shows: a table where anything about one is said.
+    fn extent(&self) -> Extent {
+        let lists = [&self.rows, &self.cols, &self.filter];
+        let asks_table = lists.iter().any(|list| !list.is_empty())
+            || !self.values.is_empty()
+            || self.sort.is_some()
+            || self.view.is_some()
+            || self.top.is_some()
+            || self.over_time;
+        match (self.details, asks_table) {
+            (true, _) => Extent::Details,
+            (false, true) => Extent::Tables,
+            (false, false) => Extent::Screen,
+        }
     }
 }
 
@@ -175,6 +223,31 @@ impl LookArgs {
             },
             colours,
         }
+    }
+}
+
+/// How a text of this extent looks in a file or a pipe.
+pub(super) fn plain_look(demangle: Demangle, extent: Extent) -> Look {
+    /// Columns of the terminal that the first screen is made for.
+    const SCREEN: usize = 80;
+
+    let usual = Look::default();
+    Look {
+        width: if extent == Extent::Screen {
+            SCREEN
+        } else {
+            usual.width
+        },
+        demangle,
+        ..usual
+    }
+}
+
+/// The look of a text of this extent on standard output.
+fn on_screen(look: Look, extent: Extent) -> Look {
+    match terminal_width() {
+        Some(_) => look,
+        None => plain_look(look.demangle, extent),
     }
 }
 

@@ -62,6 +62,9 @@ pub fn compare(options: &DiffOptions, out: &mut dyn Write) -> anyhow::Result<Vec
     let [a_name, b_name] = &names;
     let report = DiffReport {
         sides: [(a_name, first), (b_name, second)],
+        totals: estimated
+            .each_ref()
+            .map(|profile| profile.mix(&Query::share_of(&[])).total.amount),
         diff: &compared,
         per: options.per.as_ref(),
         gates: &gates,

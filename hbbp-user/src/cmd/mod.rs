@@ -1,5 +1,6 @@
 //! The commands of the program: each wires the stages that it needs.
 
+mod allowed;
 pub mod annotate;
 pub mod bbv;
 mod budget;

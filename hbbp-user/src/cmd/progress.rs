@@ -1,5 +1,6 @@
 //! The progress bar of a measurement or of an import, on a terminal only.
 
+use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,8 +11,15 @@ pub struct Progress(ProgressBar);
 
 impl Progress {
     /// A progress bar for a measurement of this duration, or a clock if it has no end. Nothing is drawn if standard
-    /// error is not a terminal.
+    /// error is not a terminal; a measurement without an end then says in a line what ends it.
     pub fn start(duration: Option<Duration>) -> Self {
+        if duration.is_none() && !io::stderr().is_terminal() {
+            // Nobody has to hear it.
+            let _ = writeln!(
+                io::stderr(),
+                "hbbp-sys: measuring until Ctrl-C (or for a time: --duration 10)"
+            );
+        }
         let millis = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
         let (bar, template) = match millis {
             Some(millis) => (

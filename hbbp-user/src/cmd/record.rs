@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::allowed::{check_frequency, in_place_of_a_refusal};
 use super::child::PendingChild;
 use super::host_facts::{facts, read_n_cpus};
 use super::interrupt::{Ender, Interrupt};
@@ -200,7 +201,7 @@ impl Iterator for Intervals {
 
 /// The error with what helps against it.
 fn advised(error: anyhow::Error) -> anyhow::Error {
-    limits::advised(error, read_n_cpus())
+    in_place_of_a_refusal(limits::advised(error, read_n_cpus()))
 }
 
 /// A recording that runs.
@@ -212,6 +213,7 @@ struct Recording {
 
 impl Recording {
     fn open(options: &RecordOptions, parser: &Parser, interrupt: Interrupt) -> anyhow::Result<Self> {
+        check_frequency(&options.choice)?;
         let (scope, pending) = prepare(&options.target)?;
         // After the fork, so that the command keeps its own limit.
         raise_file_limit();

@@ -1,5 +1,7 @@
 //! Prints the report of a snapshot, for `hbbp-sys report` and for direct runs.
 
+mod checks;
+
 use std::borrow::Cow;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -7,22 +9,23 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::closed_pipe::reader_after;
 use super::diff::{comparison, estimated_runs};
 use super::import::ImportOptions;
 use super::locations::read_locations;
+use super::pager::{Paging, paged};
 use super::session::DRAIN_EVERY;
 use super::text_file::read_text;
 use crate::advice::words;
+pub use checks::WrongUse;
 use hbbp_analysis::loops::{Loops, loops};
 use hbbp_analysis::mix::{
     Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
-    Sort, Taxonomy, Verdict, View, sum,
+    Taxonomy, Verdict, View, sum,
 };
 use hbbp_estimate::stages::Stage;
 use hbbp_estimate::{Rule, Unit};
 use hbbp_model::snapshot::{Snapshot, SourceLocations};
-use hbbp_output::report::{Format, Look, Miss, Report, Table, quality};
+use hbbp_output::report::{Format, Look, Miss, Overview, Report, Table, quality};
 use hbbp_resolve::source::lines::SourceLines;
 
 /// Content and format of a report.
@@ -42,14 +45,30 @@ pub struct ReportOptions {
     pub top: Option<usize>,
     /// The form of the report.
     pub format: Format,
+    /// How much of the report text shows.
+    pub extent: Extent,
     /// How text looks.
     pub look: Look,
+    /// Whether a pager shows the whole report as text.
+    pub paging: Paging,
     /// Whether the rows are also shown by period.
     pub over_time: bool,
     /// A profile that the page shows the changes against.
     pub compare: Option<ImportOptions>,
     /// Files with debug information, for the dimensions that need it; others are found by their build ids.
     pub debug_files: Vec<PathBuf>,
+}
+
+/// How much of a report text shows; the other formats hold all of it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Extent {
+    /// Header, warnings, tables, accounting.
+    #[default]
+    Details,
+    /// The tables alone. The warnings that weigh most are in [`Quality::warnings`].
+    Tables,
+    /// One screen with what people ask first.
+    Screen,
 }
 
 impl Default for ReportOptions {
@@ -62,7 +81,9 @@ impl Default for ReportOptions {
             rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
+            extent: Extent::default(),
             look: Look::default(),
+            paging: Paging::Never,
             over_time: false,
             compare: None,
             debug_files: Vec::new(),
@@ -106,6 +127,8 @@ pub struct Quality {
     pub misses: Vec<Miss>,
     /// What became of the requirements.
     pub verdicts: Vec<Verdict>,
+    /// The warnings that weigh most, where the text shows tables alone.
+    pub warnings: Vec<String>,
 }
 
 impl Quality {
@@ -161,12 +184,7 @@ pub fn print_runs(
     options: &ReportOptions,
     out: &mut dyn Write,
 ) -> anyhow::Result<Quality> {
-    if options.format == Format::Html && 1 < runs.len() {
-        bail!(
-            "an HTML page shows one run, and this profile has {}: report one of those that were merged",
-            runs.len()
-        );
-    }
+    check_one_run(runs, options.format)?;
     let rule = super::rule::read(&options.rule)?;
     let profile = Profile::new(runs, &rule, options);
     let tables = options.tables();
@@ -180,20 +198,14 @@ pub fn print_runs(
     let sums: Vec<Mix> = sums
         .map(|((query, _), mixes)| sum(query, mixes.iter().cloned()))
         .collect();
-    for ((query, _), mix) in tables.iter().zip(&sums) {
-        check_sort(query, mix)?;
-    }
-    if let (Some(view), [first, ..]) = (&options.view, sums.as_slice()) {
-        check_module(view, first, || profile.mixes(&Query::by([Dimension::Module])))?;
-    }
-    let requirements = options.requirements.iter();
-    let verdicts: Vec<Verdict> = requirements
-        .map(|requirement| profile.verdict(requirement, options.confidence))
-        .collect();
+    checks::check_tables(options, &sums, &profile)?;
+    let verdicts = profile.verdicts(options);
     let loops = profile.loops(options)?;
+    let overview = profile.overview(options);
     let first = of_runs.into_iter().next().context("a view has tables")?;
     let analyses = profile.estimated.into_iter().zip(first);
     let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
+    let missing: Vec<String> = profile.notes.iter().flatten().cloned().collect();
     let noted = runs.iter().zip(profile.notes);
     let noted: Vec<Cow<'_, Snapshot>> = noted.map(|(run, notes)| noted_run(run, notes)).collect();
     let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
@@ -210,8 +222,21 @@ pub fn print_runs(
         report = report.with_comparison(comparison);
     }
     report = report.with_loops(&loops, options.top);
+    if let Some(overview) = overview {
+        report = report.on_one_screen(overview);
+    }
+    let stands_alone = options.format == Format::Text && options.extent == Extent::Tables;
+    let warnings = if stands_alone {
+        report = report.of_tables_alone();
+        // What is missing of what was asked for goes first.
+        let heaviest = report.heaviest_warnings().into_iter().take(WARNINGS);
+        missing.into_iter().chain(heaviest).collect()
+    } else {
+        Vec::new()
+    };
     write(&report, options, out)?;
     Ok(Quality {
+        warnings,
         misses: runs()
             .flat_map(|(run, analysis)| quality(analysis, run))
             .collect(),
@@ -219,12 +244,29 @@ pub fn print_runs(
     })
 }
 
+/// Refuses several runs where a page shows one.
+fn check_one_run(runs: &[Snapshot], format: Format) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        format != Format::Html || runs.len() < 2,
+        "an HTML page shows one run, and this profile has {}: report one of those that were merged",
+        runs.len()
+    );
+    Ok(())
+}
+
+/// Warnings beside tables: those that weigh most.
+const WARNINGS: usize = 2;
+
 /// Writes a report. A closed pipe is not an error.
 fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(out);
-    let written = report.write(options.format, options.look, &mut out);
-    let reader = reader_after(written.and_then(|()| out.flush()));
-    reader.map(|_| ()).context("failed to write the report")
+    let is_long = options.format == Format::Text && options.extent == Extent::Details;
+    let paging = if is_long { options.paging } else { Paging::Never };
+    let written = paged(paging, out, &mut |out| {
+        let mut out = BufWriter::new(out);
+        report.write(options.format, options.look, &mut out)?;
+        out.flush()
+    });
+    written.context("failed to write the report")
 }
 
 /// The runs of a profile, estimated.
@@ -314,11 +356,20 @@ impl<'a> Profile<'a> {
         Ok(self.estimated.iter().map(of_run).collect())
     }
 
-    fn verdict(&self, requirement: &Requirement, confidence: Confidence) -> Verdict {
-        let query = requirement.query();
-        let mix = sum(&query, self.mixes(&query).into_iter());
+    /// What the first screen shows, where it is asked for.
+    fn overview(&self, options: &ReportOptions) -> Option<Overview> {
+        let is_shown = options.format == Format::Text && options.extent == Extent::Screen;
+        is_shown.then(|| Overview::new(|query| sum(query, self.mixes(query).into_iter())))
+    }
+
+    fn verdicts(&self, options: &ReportOptions) -> Vec<Verdict> {
         let samples = self.estimated.iter().map(Estimated::samples).sum();
-        requirement.test(&mix, samples, confidence)
+        let verdict = |requirement: &Requirement| {
+            let query = requirement.query();
+            let mix = sum(&query, self.mixes(&query).into_iter());
+            requirement.test(&mix, samples, options.confidence)
+        };
+        options.requirements.iter().map(verdict).collect()
     }
 }
 
@@ -339,40 +390,4 @@ fn noted_run(run: &Snapshot, notes: Vec<String>) -> Cow<'_, Snapshot> {
     let mut noted = run.clone();
     noted.run.notes.extend(notes);
     Cow::Owned(noted)
-}
-
-/// Refuses the page of a module of which nothing ran.
-fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
-    /// Modules that the message names.
-    const SHOWN: usize = 12;
-
-    let Some(module) = view
-        .name
-        .strip_prefix("module:")
-        .filter(|_| first.rows.is_empty())
-    else {
-        return Ok(());
-    };
-    let rows = by_module().into_iter().flat_map(|mix| mix.rows);
-    let modules = rows.filter_map(|row| row.key.into_iter().next());
-    let modules: Vec<String> = modules.take(SHOWN).collect();
-    bail!(
-        "no instruction of a module `{module}` ran; use a name or a pattern (module:*libc*) of one that did: {}",
-        modules.join(", ")
-    )
-}
-
-/// Refuses an order by a column that the table does not have.
-fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
-    let Sort::Column(name) = &query.sort else {
-        return Ok(());
-    };
-    let columns: Vec<String> = mix.columns.iter().map(hbbp_analysis::mix::Column::name).collect();
-    if !columns.contains(name) {
-        bail!(
-            "no column `{name}` to sort by; expected total, key, a value, or one of {}",
-            columns.join(", ")
-        );
-    }
-    Ok(())
 }

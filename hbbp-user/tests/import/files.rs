@@ -30,7 +30,7 @@ fn missing_files_are_named_by_report_and_import() {
     let here = folder.write("here", program(LOOP));
     let path = folder.write("perf.data", recording().bytes());
     let (path, here) = (path.to_str().unwrap(), here.to_str().unwrap());
-    let report = hbbp(&["report", path, "--binary", here]);
+    let report = hbbp(&["report", "--details", path, "--binary", here]);
     let flat: Vec<&str> = report.out.split_whitespace().collect();
     let flat = flat.join(" ");
     assert!(

@@ -123,6 +123,12 @@ fn wrong_paths_and_zero_entries_leave_sound_streams() {
     );
     let streams = export(&path, &["--binary", &program, "--format", "streams"]);
     assert_eq!((lines(&streams, "S ").len(), lines(&streams, "# ").len()), (5, 0));
-    let report = crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]);
+    let report = crate::run::hbbp(&[
+        "report",
+        "--details",
+        path.to_str().unwrap(),
+        "--binary",
+        &program,
+    ]);
     assert!(report.out.contains("wrong path"), "{}", report.out);
 }

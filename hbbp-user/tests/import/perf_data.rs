@@ -96,14 +96,21 @@ fn several_events_are_told_apart_by_their_ids() {
         target.to_str().unwrap(),
     ];
     assert_eq!(crate::run::hbbp(&args).code, Some(0));
-    let report = crate::run::hbbp(&["report", target.to_str().unwrap()]);
+    let report = crate::run::hbbp(&["report", "--details", target.to_str().unwrap()]);
     assert!(
         report.out.contains("ignored 1 samples of r20d1"),
         "{}",
         report.out
     );
     assert_eq!(
-        crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out,
+        crate::run::hbbp(&[
+            "report",
+            "--details",
+            path.to_str().unwrap(),
+            "--binary",
+            &program
+        ])
+        .out,
         report.out
     );
 }
@@ -255,7 +262,14 @@ fn what_the_recorder_lost_is_told() {
     file.records.push(record(5, 0, &words(&[9, 77, 77, 0, 9, 77])));
     file.records.push(record(9, 2, &[0; 16]));
     let path = folder.write("perf.data", file.bytes());
-    let report = crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out;
+    let report = crate::run::hbbp(&[
+        "report",
+        "--details",
+        path.to_str().unwrap(),
+        "--binary",
+        &program,
+    ])
+    .out;
     assert!(
         report.contains("4,321 records (mostly samples) lost: the recorder could not keep up"),
         "{report}"
@@ -287,7 +301,14 @@ fn both_kinds_of_cores_of_a_hybrid_processor_count() {
     let path = folder.write("perf.data", file.bytes());
     let streams = export(&path, &["--binary", &program, "--format", "streams"]);
     assert!(streams.contains("S 1005 1009 3"), "{streams}");
-    let report = crate::run::hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out;
+    let report = crate::run::hbbp(&[
+        "report",
+        "--details",
+        path.to_str().unwrap(),
+        "--binary",
+        &program,
+    ])
+    .out;
     assert!(report.contains("in estimated executions"), "{report}");
     assert!(
         report.contains("r20c4, every") && report.contains("cpu_atom/0xc0c4/, every"),

@@ -22,7 +22,13 @@ fn preaggregated_heads_tell_no_number_that_is_unknown() {
     let folder = Folder::new();
     let program = program(&folder, "prog");
     let text = folder.write("text", "E cycles\nF 401005 401007 9\nF 401005 401007 4\n");
-    let report = hbbp(&["report", text.to_str().unwrap(), "--binary", &program]);
+    let report = hbbp(&[
+        "report",
+        "--details",
+        text.to_str().unwrap(),
+        "--binary",
+        &program,
+    ]);
     let head = flat(&report.out);
     assert!(
         head.contains("cycles, period unknown, with branch stacks"),
@@ -43,7 +49,13 @@ fn preaggregated_samples_are_counted_and_not_their_lines() {
     let folder = Folder::new();
     let program = program(&folder, "prog");
     let text = folder.write("text", "E instructions\nS 401005 3\nS 401007 4\n");
-    let report = hbbp(&["report", text.to_str().unwrap(), "--binary", &program]);
+    let report = hbbp(&[
+        "report",
+        "--details",
+        text.to_str().unwrap(),
+        "--binary",
+        &program,
+    ]);
     assert!(
         flat(&report.out).contains("7 samples of instructions received"),
         "{}",
@@ -57,7 +69,13 @@ fn periods_of_a_text_are_taken_from_its_samples() {
     let program = program(&folder, "prog");
     let line = "prog 5 1.5: 1009 br_inst_retired.near_taken: 401005 0x401007/0x401005/P/-/-/0 0x401007/0x401005/P/-/-/0\n";
     let text = folder.write("text", line.repeat(3));
-    let report = hbbp(&["report", text.to_str().unwrap(), "--binary", &program]);
+    let report = hbbp(&[
+        "report",
+        "--details",
+        text.to_str().unwrap(),
+        "--binary",
+        &program,
+    ]);
     assert!(
         flat(&report.out).contains("every 1,009 taken branches"),
         "{}",
@@ -149,7 +167,16 @@ fn recordings_of_32_bit_kernels_say_that_their_kernel_code_is_not_known() {
     let mut report = |arch: &str| {
         file.features = vec![(6, string(arch))];
         let path = folder.write("perf.data", file.bytes());
-        flat(&hbbp(&["report", path.to_str().unwrap(), "--binary", &program]).out)
+        flat(
+            &hbbp(&[
+                "report",
+                "--details",
+                path.to_str().unwrap(),
+                "--binary",
+                &program,
+            ])
+            .out,
+        )
     };
     assert!(report("i686").contains(note));
     assert!(!report("x86_64").contains(note));

@@ -94,7 +94,13 @@ fn files_that_end_early_give_what_they_have() {
     assert!(refused(&cut, &[]).contains("no samples"));
     let streams = export(&longer, &["--binary", program, "--format", "streams"]);
     assert_eq!(lines(&streams, "S ").len(), 5);
-    let report = hbbp(&["report", longer.to_str().unwrap(), "--binary", program]);
+    let report = hbbp(&[
+        "report",
+        "--details",
+        longer.to_str().unwrap(),
+        "--binary",
+        program,
+    ]);
     assert!(report.out.contains("the recording is truncated"), "{report:?}");
 }
 

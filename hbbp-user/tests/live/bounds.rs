@@ -255,7 +255,7 @@ fn recording_beside_hostile_files_ends_and_tells_what_was_given_up() {
     assert!(done.status.success(), "{done:?}");
     let runs = read_runs(&output).unwrap();
     assert_bounded(&runs);
-    let report = run(&["report", output.to_str().unwrap()]);
+    let report = run(&["report", "--details", output.to_str().unwrap()]);
     let text = String::from_utf8(report.stdout).unwrap();
     assert!(text.contains("without function names"), "{text}");
 }

@@ -152,7 +152,7 @@ fn unwritable_output_fails_early_or_after_the_report() {
         "/no/such/dir/x",
     );
     fails(&run(&["record", "--duration", "1h", "-o", "/tmp"]), 1, "/tmp");
-    let full = run(&["--duration", "200ms", "-o", "/dev/full"]);
+    let full = run(&["--duration", "200ms", "-o", "/dev/full", "--details"]);
     fails(&full, 1, "No space left");
     assert!(String::from_utf8_lossy(&full.stdout).contains("Sample accounting"));
 }
@@ -265,7 +265,7 @@ fn signals_never_reach_the_thread_that_loads_programs() {
 fn a_signal_at_the_start_still_gives_a_report() {
     let Some(_kernel) = kernel() else { return };
     for delay in (0..10).map(|step| std::time::Duration::from_millis(8 * step)) {
-        let mut child = program(&["--duration", "1000000"]);
+        let mut child = program(&["--duration", "1000000", "--details"]);
         let child = child
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

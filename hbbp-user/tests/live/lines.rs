@@ -123,7 +123,7 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     tool("strip", &["--strip-debug", &program]);
     let without = rows(&by("line", &[]));
     assert!(0.98 < share(&without, "work"), "{without:?}");
-    let said = run(&["report", &profile, "--by", "line"]).stdout;
+    let said = run(&["report", &profile, "--by", "line"]).stderr;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("no debug information for"), "{said}");
     // .. unless it is named, or lies where the program says.

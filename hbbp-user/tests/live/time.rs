@@ -137,7 +137,7 @@ fn clock_alone_tells_time_by_loop_and_line_and_no_more() {
             assert!(it[name].is_null(), "{name}: {it}");
         }
     }
-    let text = String::from_utf8(run(&["report", &profile, "--view", "loops"]).stdout).unwrap();
+    let text = String::from_utf8(run(&["report", &profile, "--view", "loops", "--details"]).stdout).unwrap();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         text.contains("figures are time-weighted samples of cpu-clock"),

@@ -135,6 +135,27 @@ fn difference_of_shares_and_of_amounts() {
     }
 }
 
+/// What moves between a function and its clones from build to build has not changed.
+#[test]
+fn clones_of_a_function_are_compared_as_it() {
+    let renamed = |name: &str| {
+        let mut snapshot = program::retired();
+        let symbols = snapshot.modules.iter_mut().flat_map(|module| &mut module.symbols);
+        for symbol in symbols.filter(|symbol| symbol.name == "count_up") {
+            symbol.name = name.to_owned();
+        }
+        snapshot
+    };
+    let asked = Asked {
+        by: &[Dimension::Function],
+        ..Asked::default()
+    };
+    let compared = document(&renamed("count_up"), &renamed("count_up.constprop.0"), &asked);
+    assert_eq!(changes(&compared), Vec::new());
+    let other = document(&renamed("count_up"), &renamed("count_down"), &asked);
+    assert_eq!(changes(&other).len(), 2);
+}
+
 #[test]
 fn profiles_that_cannot_be_compared_are_refused() {
     let error = |a: &Snapshot, b: &Snapshot, asked: &Asked<'_>| compared(a, b, asked).unwrap_err();

@@ -13,8 +13,10 @@ mod pivot;
 mod require;
 mod saved;
 mod schema;
+mod screen;
 mod strict;
 mod sums;
+mod wrong;
 
 use hbbp_testing::{missing, nested, program, strategy};
 use std::io::{self, Write};

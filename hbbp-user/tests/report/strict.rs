@@ -35,7 +35,7 @@ fn estimated_to_counted(thousandths: u64) -> Snapshot {
 #[test]
 fn residual_beyond_its_error_fails_strict_and_warns_first() {
     let missed = estimated_to_counted(900);
-    let strict = report(&missed, &["--strict"]);
+    let strict = report(&missed, &["--strict", "--details"]);
     assert_eq!(strict.status.code(), Some(QUALITY_MISSED), "{strict:?}");
     let text = String::from_utf8(strict.stdout).unwrap();
     let warnings = text.split_once("Warnings:").unwrap().1;

@@ -79,6 +79,9 @@ impl Modules {
     pub(super) fn key(&self, by: &[Axis], key: &[String]) -> Vec<String> {
         let value = |(axis, value): (&Axis, &String)| match axis.dimension() {
             Some(Dimension::Module) => self.names.get(value).map_or(value, |name| &name.name).clone(),
+            Some(Dimension::Function) => self
+                .code(value)
+                .unwrap_or_else(|| without_clone(value).to_owned()),
             _ => self.code(value).unwrap_or_else(|| value.clone()),
         };
         by.iter().zip(key).map(value).collect()
@@ -100,6 +103,20 @@ impl Modules {
             ImageAddr(address.wrapping_sub(*base))
         ))
     }
+}
+
+/// The function that a clone was made of: which clones there are changes from build to build, and their code moves between them.
+fn without_clone(name: &str) -> &str {
+    /// What gcc and Clang append to the names of clones and of parts of functions, with a number after some.
+    const PARTS: [&str; 5] = ["constprop", "isra", "part", "cold", "llvm"];
+
+    let is_clone = |at: usize| {
+        let mut parts = name.get(at..).unwrap_or_default().split('.').skip(1);
+        parts.next().is_some_and(|part| PARTS.contains(&part))
+    };
+    let dots = name.match_indices('.').map(|(at, _)| at);
+    let first = dots.filter(|at| 0 < *at).find(|at| is_clone(*at));
+    first.and_then(|at| name.get(..at)).unwrap_or(name)
 }
 
 /// The first digits of a build id, as git shortens its own.
@@ -164,6 +181,26 @@ mod tests {
             }],
             ..Snapshot::default()
         }
+    }
+
+    #[test]
+    fn clones_are_their_function() {
+        for (name, function) in [
+            ("hash", "hash"),
+            ("hash.constprop.0", "hash"),
+            ("hash.isra.0.cold", "hash"),
+            ("_ZN4hash4sizeEv.llvm.123", "_ZN4hash4sizeEv"),
+            ("f.part", "f"),
+            ("operator.partition", "operator.partition"),
+            ("counter.0", "counter.0"),
+            (".cold", ".cold"),
+        ] {
+            assert_eq!(without_clone(name), function);
+        }
+        let snapshot = snapshot(0, &[]);
+        let [modules, _] = Modules::of_both(&[&snapshot], &[&snapshot]);
+        let function = [Axis::from(Dimension::Function)];
+        assert_eq!(modules.key(&function, &["hash.part.7".to_owned()]), ["hash"]);
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct Body {
     pub(super) time_unit: Option<EventUnit>,
     /// The values of each column, one for each of its axes.
     pub(super) columns: Vec<Vec<String>>,
+    /// What the column of all columns is called.
+    pub(super) total_name: String,
     /// The rows within the limit.
     pub(super) rows: Vec<BodyRow>,
     /// The remainder, as one row.
@@ -69,6 +71,9 @@ pub(super) struct Figure {
     pub(super) std_error: Option<f64>,
     /// Its share of the column without filters, 0 to 1; 0 in an empty column.
     pub(super) share: f64,
+    /// The same of the estimate before it was rounded to whole samples. Text shows it, so that shares do not depend on rounding.
+    #[serde(skip)]
+    pub(super) exact_share: f64,
     /// Samples or streams that it rests on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) samples: Option<f64>,
@@ -128,6 +133,8 @@ struct Parts {
 /// What figures are computed with.
 struct Scale<'a> {
     mix: &'a Mix,
+    /// Estimates of whole columns without filters.
+    exact_columns: Vec<f64>,
     /// Amounts of whole columns: without filters those that are printed, else estimates.
     columns: Vec<f64>,
     total: f64,
@@ -162,6 +169,7 @@ impl Body {
                 .map(|(part, it)| all(part, it.all))
                 .collect(),
             total: all(&total.total, mix.all.amount),
+            exact_columns: mix.columns.iter().map(|column| column.all).collect(),
             duration,
         };
         let (first, remainder) = rows.split_at(top.unwrap_or(usize::MAX).min(rows.len()));
@@ -183,6 +191,7 @@ impl Body {
             unit: mix.unit,
             time_unit: mix.time_unit,
             columns: mix.columns.iter().map(|column| column.key.clone()).collect(),
+            total_name: "total".to_owned(),
             rows: shown.collect(),
             more,
             total: scale.figures(&total),
@@ -220,6 +229,41 @@ impl Body {
         body.columns.truncate(n_columns);
         body.columns.push(vec![format!("({n_more} more)")]);
         body
+    }
+
+    /// The same table without columns that are empty in every row; where one is left, it is the total, under its name.
+    pub(super) fn without_empty_columns(&self) -> Self {
+        let is_empty = |nth: usize| {
+            let cell = self.total.cells.get(nth);
+            cell.is_some_and(|cell| cell.amount.value() == 0.0 && cell.exact_share == 0.0)
+        };
+        let kept: Vec<usize> = (0..self.columns.len()).filter(|nth| !is_empty(*nth)).collect();
+        let mut body = self.clone();
+        body.columns = kept
+            .iter()
+            .filter_map(|nth| self.columns.get(*nth).cloned())
+            .collect();
+        for figures in body.lines_mut() {
+            figures.cells = kept
+                .iter()
+                .filter_map(|nth| figures.cells.get(*nth).copied())
+                .collect();
+        }
+        if let [only] = body.columns.as_slice() {
+            body.total_name = only.join(", ");
+            body.keep_columns(0);
+        }
+        body
+    }
+
+    /// The same table with its rows in the order of the amounts that are shown, where they are in that of the estimates.
+    pub(super) fn in_shown_order(mut self) -> Self {
+        let estimates = self.rows.iter().map(|row| row.figures.total.exact_share);
+        if estimates.is_sorted_by(|a, b| b <= a) {
+            let shown = |row: &BodyRow| row.figures.total.amount.value();
+            self.rows.sort_by(|a, b| shown(b).total_cmp(&shown(a)));
+        }
+        self
     }
 
     fn keep_columns(&mut self, n_columns: usize) {
@@ -263,10 +307,16 @@ fn significant(error: f64) -> f64 {
 
 impl Scale<'_> {
     fn figures(&self, parts: &Parts) -> Figures {
-        let cells = parts.cells.iter().zip(&self.columns);
+        let cells = parts
+            .cells
+            .iter()
+            .zip(self.columns.iter().zip(&self.exact_columns));
+        let cells =
+            cells.map(|(part, (whole, exact))| self.figure(part, *whole).with_exact_share(part, *exact));
+        let total = self.figure(&parts.total, self.total);
         Figures {
-            cells: cells.map(|(part, whole)| self.figure(part, *whole)).collect(),
-            total: self.figure(&parts.total, self.total),
+            cells: cells.collect(),
+            total: total.with_exact_share(&parts.total, self.mix.all.amount),
         }
     }
 
@@ -288,6 +338,7 @@ impl Scale<'_> {
             amount,
             std_error: cell.std_error.map(significant),
             share: if 0.0 < whole { of_whole / whole } else { 0.0 },
+            exact_share: 0.0,
             samples: asked(Value::Samples).then_some(cell.samples),
             bytes: asked(Value::Bytes).then_some(cell.bytes),
             blocks: asked(Value::Blocks).then_some(cell.blocks),
@@ -321,6 +372,16 @@ impl Figures {
 }
 
 impl Figure {
+    /// The same with the share that an estimate has of a whole.
+    fn with_exact_share(mut self, part: &Part, whole: f64) -> Self {
+        self.exact_share = if 0.0 < whole {
+            part.cell.amount / whole
+        } else {
+            0.0
+        };
+        self
+    }
+
     /// Two columns of a row as one.
     fn plus(self, other: Self) -> Self {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
@@ -331,6 +392,7 @@ impl Figure {
             },
             std_error: None,
             share: 0.0,
+            exact_share: 0.0,
             samples: both(self.samples, other.samples),
             bytes: None,
             blocks: None,

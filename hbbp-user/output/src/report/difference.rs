@@ -37,6 +37,10 @@ impl DiffReport<'_> {
         for (letter, (name, runs)) in ["A  ", "B  "].iter().zip(self.sides) {
             page.entry(letter, &described(name, &runs.iter().collect::<Vec<_>>()))?;
         }
+        let headline = self.headline();
+        if !headline.is_empty() {
+            page.entry("", &headline)?;
+        }
         if !self.notes.is_empty() {
             page.line("")?;
             page.painted(Role::Warning, "Warnings:")?;
@@ -82,6 +86,35 @@ impl DiffReport<'_> {
             }
         }
         Ok(())
+    }
+
+    /// `B took 9.3 s, A 10.5 s: -11.4 %; 12.1 G estimated executions, A 13.0 G: -6.9 %`.
+    fn headline(&self) -> String {
+        let value = |value| Figure {
+            value,
+            std_error: 0.0,
+        };
+        let time = self.sides.map(|(_, runs)| {
+            let times = runs.iter().map(|run| run.run.duration);
+            times.fold(0, u64::saturating_add)
+        });
+        let [a, b] = time;
+        let mut parts = Vec::new();
+        if !time.contains(&0) {
+            let change = relative(time.map(|time| value(time as f64)));
+            parts.push(format!(
+                "B took {} s, A {} s: {change} %",
+                seconds(b, 1),
+                seconds(a, 1)
+            ));
+        }
+        let [a, b] = self.totals;
+        if 0.0 < a && 0.0 < b {
+            let change = relative(self.totals.map(value));
+            let [a, b] = self.totals.map(|total| scaled(total, 3).trim_end().to_owned());
+            parts.push(format!("{b} {}, A {a}: {change} %", self.diff.unit.noun()));
+        }
+        parts.join("; ")
     }
 
     fn table(&self, look: Look) -> Table {

@@ -20,6 +20,35 @@ fn measured(run: &Run) -> String {
     }
 }
 
+/// Scope, length, host and kernel of a run in one line.
+pub(super) fn facts_in_a_line(run: &Run) -> String {
+    /// Nobody waits for tenths of a second; a short run has them.
+    const SHORT: u64 = 10_000_000_000;
+
+    let decimals = if run.duration < SHORT { 2 } else { 0 };
+    let time = match run.duration {
+        0 => String::new(),
+        duration => format!(", {} s", seconds(duration, decimals)),
+    };
+    let model = model_in_short(&run.cpu_model);
+    let place = [run.host.as_str(), &run.kernel_release, &model].into_iter();
+    let place: Vec<&str> = place.filter(|it| !it.is_empty() && *it != "(none)").collect();
+    if place.is_empty() {
+        return format!("{}{time}", run.scope);
+    }
+    format!("{}{time}; {}", run.scope, place.join(", "))
+}
+
+/// The name of a processor without trade marks and its frequency.
+fn model_in_short(model: &str) -> String {
+    let name = model.split('@').next().unwrap_or_default();
+    let name = name.replace("(R)", "").replace("(TM)", "").replace("(tm)", "");
+    let words = name
+        .split_whitespace()
+        .filter(|word| !["CPU", "Processor"].contains(word));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// The header: a label and a sentence for each line.
 pub(super) fn facts(
     run: &Run,
@@ -245,6 +274,21 @@ mod tests {
         ];
         for (seconds, shown) in dates {
             assert_eq!(utc(seconds * 1_000_000_000), shown);
+        }
+    }
+
+    #[test]
+    fn processors_have_short_names() {
+        for (model, short) in [
+            (
+                "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz",
+                "Intel Xeon Platinum 8481C",
+            ),
+            ("AMD EPYC 9R14 96-Core Processor", "AMD EPYC 9R14 96-Core"),
+            ("QEMU TCG CPU version 2.5+", "QEMU TCG version 2.5+"),
+            ("", ""),
+        ] {
+            assert_eq!(model_in_short(model), short);
         }
     }
 

@@ -51,10 +51,7 @@ const ROUNDS: [Column; 4] = [
         known(entered(it).map(|entered| scaled(entered.invocations.value, 4)))
     }),
     ("trips", |_, it| {
-        known(entered(it).map(|entered| {
-            let Figure { value, std_error } = entered.trips;
-            format!("{value:.2} ±{std_error:.2}")
-        }))
+        known(entered(it).and_then(|entered| trips(entered.trips)))
     }),
     ("instr/iter", |_, it| {
         let length = it
@@ -63,6 +60,16 @@ const ROUNDS: [Column; 4] = [
         known(length.map(|length| format!("{:.1}", length.value)))
     }),
 ];
+
+/// A trip count with its error; `None` where the error leaves nothing of it. Hundredths of hundreds are not significant.
+fn trips(Figure { value, std_error }: Figure) -> Option<String> {
+    /// Of what is as uncertain as that not even the first digit is known.
+    const MEANINGLESS: f64 = 0.5;
+    const MANY: f64 = 100.0;
+
+    let decimals = if value < MANY { 2 } else { 0 };
+    (std_error < MEANINGLESS * value).then(|| format!("{value:.decimals$} ±{std_error:.decimals$}"))
+}
 
 /// Irreducible regions that text names.
 const MOST_REGIONS: usize = 5;
@@ -227,4 +234,17 @@ impl<'a> RunLoops<'a> {
 
 fn known(text: Option<String>) -> String {
     text.unwrap_or_else(|| "?".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trip_counts_without_a_known_digit_are_not_told() {
+        let trips = |value, std_error| trips(Figure { value, std_error });
+        assert_eq!(trips(3.25, 0.017).as_deref(), Some("3.25 ±0.02"));
+        assert_eq!(trips(10_123.44, 48.65).as_deref(), Some("10123 ±49"));
+        assert_eq!(trips(10_123.44, 10_148.65), None);
+    }
 }

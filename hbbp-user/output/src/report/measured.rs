@@ -6,9 +6,10 @@ use super::loops::RunLoops;
 use super::over_time::Rows;
 use super::refused::{RefusedIn, refused_in};
 use super::residual::{Residual, residuals};
+use super::screen::Overview;
 use super::warning::{Warning, warnings};
 use hbbp_analysis::diff::Diff;
-use hbbp_analysis::mix::{Analysis, MethodShare, OverTime, Verdict, View};
+use hbbp_analysis::mix::{Analysis, MethodShare, Outcome, OverTime, Verdict, View};
 use hbbp_code::locate::{Discard, PerRing};
 use hbbp_model::advice::Wording;
 use hbbp_model::snapshot::Snapshot;
@@ -26,6 +27,26 @@ pub struct Report<'a> {
     /// One for each run, where they are asked for.
     pub(super) loops: Vec<RunLoops<'a>>,
     pub(super) wording: Wording,
+    pub(super) extent: Extent,
+}
+
+impl<'a> Report<'a> {
+    /// The requirements that text shows. Standard error says which of them are not shown to hold, once.
+    pub(super) fn passed(&self) -> impl Iterator<Item = &'a Verdict> {
+        let verdicts = self.verdicts.iter();
+        verdicts.filter(|verdict| verdict.outcome == Outcome::Passed)
+    }
+}
+
+/// How much of a report its text shows; the other formats hold all of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Extent {
+    /// Header, warnings, tables, accounting.
+    Details,
+    /// The tables alone.
+    Tables,
+    /// One screen.
+    Screen(Box<Overview>),
 }
 
 /// What changed from another profile to that of a report.

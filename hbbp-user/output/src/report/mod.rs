@@ -28,6 +28,7 @@ mod pivot_table;
 mod quality;
 mod refused;
 mod residual;
+mod screen;
 mod table;
 mod text;
 pub mod top;
@@ -47,12 +48,13 @@ use hbbp_model::advice::Wording;
 use hbbp_model::snapshot::Snapshot;
 pub use look::{Colours, Look};
 use loops::RunLoops;
-use measured::Measured;
 pub use measured::{Comparison, Report};
+use measured::{Extent, Measured};
 use over_time::Rows;
 use page::Page;
 pub use pairs::write_pairs;
 pub use quality::{Miss, quality};
+pub use screen::Overview;
 
 /// A table of a report.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +90,31 @@ impl<'a> Report<'a> {
             comparison: None,
             loops: Vec::new(),
             wording,
+            extent: Extent::Details,
         }
+    }
+
+    /// The same, as text of one screen.
+    #[must_use]
+    pub fn on_one_screen(mut self, overview: Overview) -> Self {
+        self.extent = Extent::Screen(Box::new(overview));
+        self
+    }
+
+    /// The same, as text of the tables alone.
+    #[must_use]
+    pub fn of_tables_alone(mut self) -> Self {
+        self.extent = Extent::Tables;
+        self
+    }
+
+    /// The warnings that may bend 1 % of the figures or more, the heaviest first, one for each fact.
+    pub fn heaviest_warnings(&self) -> Vec<String> {
+        let claims = warning::heaviest(&self.runs);
+        claims
+            .iter()
+            .map(|claim| claim.warning.in_words(self.wording))
+            .collect()
     }
 
     /// The same with a mix over time, of which each format shows at most `top` rows.
@@ -125,7 +151,11 @@ impl<'a> Report<'a> {
     /// Writes the report; text looks as `look` says.
     pub fn write(&self, format: Format, look: Look, out: &mut dyn Write) -> io::Result<()> {
         match format {
-            Format::Text => text::write(self, &mut Page { look, out }),
+            Format::Text => match &self.extent {
+                Extent::Details => text::write(self, &mut Page { look, out }),
+                Extent::Tables => text::write_tables(self, &mut Page { look, out }),
+                Extent::Screen(overview) => screen::write(self, overview, &mut Page { look, out }),
+            },
             Format::Json => json::write(self, out),
             Format::Csv => match (&self.over_time, self.loops.as_slice()) {
                 (Some((_, rows)), _) => rows.csv(out),

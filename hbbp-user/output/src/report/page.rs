@@ -66,23 +66,32 @@ impl Page<'_> {
 
     /// A label with a sentence beside it; continuation lines align with the first one.
     pub(super) fn entry(&mut self, label: &str, sentence: &str) -> io::Result<()> {
-        /// Where fewer columns are left for the sentence, the label has its own line.
-        const NARROWEST: usize = 24;
-
-        let beside = columns(label);
-        let mut indent = beside;
-        let mut first = label.to_owned();
-        if self.look.width < beside + NARROWEST {
-            self.line(label)?;
-            indent = self.look.width.min(4) / 2;
-            first = " ".repeat(indent);
-        }
-        for line in wrapped(&harmless(sentence), self.look.width.saturating_sub(indent)) {
-            self.line(&format!("{first}{line}"))?;
-            first = " ".repeat(indent);
+        for line in entry_lines(label, sentence, self.look.width) {
+            self.line(&line)?;
         }
         Ok(())
     }
+}
+
+/// The lines of [`Page::entry`] on a page of this width.
+pub(super) fn entry_lines(label: &str, sentence: &str, width: usize) -> Vec<String> {
+    /// Where fewer columns are left for the sentence, the label has its own line.
+    const NARROWEST: usize = 24;
+
+    let beside = columns(label);
+    let mut lines = Vec::new();
+    let mut indent = beside;
+    let mut first = label.to_owned();
+    if width < beside + NARROWEST {
+        lines.push(label.to_owned());
+        indent = width.min(4) / 2;
+        first = " ".repeat(indent);
+    }
+    for line in wrapped(&harmless(sentence), width.saturating_sub(indent)) {
+        lines.push(format!("{first}{line}"));
+        first = " ".repeat(indent);
+    }
+    lines
 }
 
 /// A sentence in lines of at most `width` columns; longer words are shortened.

@@ -15,20 +15,23 @@ use hbbp_model::snapshot::EventUnit;
 /// Most columns of a name above figures.
 const TITLE: usize = 24;
 
+/// Values of axes that stand for none of their groups.
+const NO_GROUPS: [&str; 2] = ["(none)", "none"];
+
 /// Columns of figures that a page may have at most; more do not fit any terminal.
 const MOST_COLUMNS: usize = 24;
 
 /// Writes a table under its title.
 pub(super) fn write(body: &Body, wording: Wording, page: &mut Page<'_>) -> io::Result<()> {
-    page.line("")?;
     page.entry("", &title(body, wording))?;
     if body.rows.is_empty() && !body.filters.is_empty() {
         return page.entry("", "nothing that ran passes the filters");
     }
+    let body = &body.without_empty_columns().in_shown_order();
     let keys: Vec<&[String]> = body.rows.iter().map(|row| row.key.as_slice()).collect();
     let by: Vec<&str> = body.by.iter().map(String::as_str).collect();
     let names = shown_names(&by, &keys, page.look.demangle);
-    let shares = || body.rows.iter().map(|row| row.figures.total.share);
+    let shares = || body.rows.iter().map(|row| row.figures.total.exact_share);
     let greatest = shares().fold(0.0, f64::max);
     page.table(&fitting(body, &names, page.look.width), |row| {
         Some(shares().nth(row)? / greatest)
@@ -49,12 +52,20 @@ fn title(body: &Body, wording: Wording) -> String {
     let share = match (body.values.contains(&Value::Share), body.filters.is_empty()) {
         (false, _) => String::new(),
         (true, true) => "; % of each column".to_owned(),
-        (true, false) => "; % of each column without filters".to_owned(),
+        (true, false) => "; % of everything in the column".to_owned(),
     };
-    let filters = if body.filters.is_empty() {
+    // What has no group of an axis of the rows would have no row anyway.
+    let is_plain = |filter: &&String| {
+        !body
+            .by
+            .iter()
+            .any(|by| NO_GROUPS.map(|no| format!("{by}!={no}")).contains(filter))
+    };
+    let filters: Vec<&str> = body.filters.iter().filter(is_plain).map(String::as_str).collect();
+    let filters = if filters.is_empty() {
         String::new()
     } else {
-        format!("; filters: {}", body.filters.join(", "))
+        format!("; filters: {}", filters.join(", "))
     };
     let asks_time = body.values.iter().any(|value| value.is_of_time());
     let time = match body.time_unit {
@@ -197,7 +208,7 @@ fn table(body: &Body, names: &[Vec<String>], detail: &Detail) -> Table {
     ];
     Table {
         names: body.by.clone(),
-        numbers: columns.chain(titles("total", &detail.total)).collect(),
+        numbers: columns.chain(titles(&body.total_name, &detail.total)).collect(),
         lines: rows.chain(more).chain(total).collect(),
     }
 }
@@ -221,7 +232,9 @@ impl Part {
 /// One part of a figure as text.
 fn number(figure: &Figure, part: Part) -> String {
     match (part, figure.amount, figure.std_error) {
-        (Part::Share, ..) => percent(figure.share),
+        (Part::Share, ..) => percent(figure.exact_share),
+        // Not nothing, though less than half a sample.
+        (Part::Amount, Amount::Samples(0), _) if 0.0 < figure.exact_share => "<1".to_owned(),
         (Part::Amount, Amount::Samples(n), _) => grouped(n),
         (Part::Amount, Amount::Estimate(n), _) => scaled(n, 4),
         (Part::Error, _, None) => String::new(),

@@ -33,6 +33,22 @@ pub(super) enum Line {
 }
 
 impl Table {
+    /// Without the columns of names that say nothing in any row.
+    pub(super) fn drop_empty_names(&mut self) {
+        let says = |nth: usize, rows: &Self| {
+            let mut names = rows.rows().map(|(names, _)| names.get(nth));
+            names.any(|name| name.is_some_and(|name| !name.is_empty()))
+        };
+        let kept: Vec<usize> = (0..self.names.len()).filter(|nth| says(*nth, self)).collect();
+        let keep = |names: &[String]| kept.iter().filter_map(|nth| names.get(*nth).cloned()).collect();
+        self.names = keep(&self.names);
+        for line in &mut self.lines {
+            if let Line::Row(names, _) = line {
+                *names = keep(names);
+            }
+        }
+    }
+
     /// Whether all numbers fit into `width` columns beside names of the narrowest useful width.
     pub(super) fn fits(&self, width: usize) -> bool {
         let names: usize = self

@@ -20,25 +20,8 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
         }
         head(run, report.wording, page)?;
     }
-    if let Some(view) = report.view {
-        page.line("")?;
-        page.entry(&format!("{}: ", view.name), &view.sentence)?;
-    }
-    for body in &report.bodies {
-        pivot_table::write(body, report.wording, page)?;
-    }
-    for loops in &report.loops {
-        loops.text(report.wording, page)?;
-    }
-    if let Some((_, rows)) = &report.over_time {
-        rows.text(page)?;
-    }
-    if !report.verdicts.is_empty() {
-        page.heading("Requirements:")?;
-        for verdict in report.verdicts {
-            page.entry("  - ", &verdict.to_string())?;
-        }
-    }
+    page.line("")?;
+    write_tables(report, page)?;
     for run in &report.runs {
         // Of several runs each has its own account.
         let of_run = match report.runs.len() {
@@ -55,6 +38,30 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
         classes::text(&of_run, &run.analysis.counts.classes, page)?;
     }
     Ok(())
+}
+
+/// Writes the tables and what became of the requirements.
+pub(super) fn write_tables(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    if let Some(view) = report.view {
+        page.entry(&format!("{}: ", view.name), &view.sentence)?;
+    }
+    for (nth, body) in report.bodies.iter().enumerate() {
+        if 0 < nth || report.view.is_some() {
+            page.line("")?;
+        }
+        pivot_table::write(body, report.wording, page)?;
+    }
+    for loops in &report.loops {
+        loops.text(report.wording, page)?;
+    }
+    if let Some((_, rows)) = &report.over_time {
+        rows.text(page)?;
+    }
+    let mut passed = report.passed().peekable();
+    if passed.peek().is_some() {
+        page.heading("Requirements:")?;
+    }
+    passed.try_for_each(|verdict| page.entry("  - ", &verdict.to_string()))
 }
 
 /// Facts and warnings of a run.

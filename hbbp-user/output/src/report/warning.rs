@@ -1,6 +1,7 @@
 //! Warnings about a measurement: which there are, and when each is due.
 
 mod sentence;
+mod weight;
 
 use super::accounting::Accounting;
 use super::completeness::{self, Missing, OnCpu};
@@ -8,6 +9,7 @@ use super::quality::{self, Miss};
 use super::refused::RefusedIn;
 use hbbp_analysis::mix::{Analysis, Method, Unit};
 use hbbp_model::snapshot::{Event, EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
+pub(super) use weight::{Claim, heaviest};
 
 /// A CPU below this share of its expected samples is named.
 const EVEN_CPU: f64 = 0.9;

@@ -5,7 +5,7 @@ use crate::report::number::{columns, grouped, scaled};
 use hbbp_analysis::annotate::{Block, Predictions};
 use hbbp_estimate::Estimate;
 
-const TITLES: [&str; 10] = [
+const TITLES: [&str; 11] = [
     "count",
     "±",
     "EBS",
@@ -16,19 +16,34 @@ const TITLES: [&str; 10] = [
     "CPI",
     "±",
     "mispred %",
+    "%",
 ];
 
 /// Their number.
 const N: usize = TITLES.len();
 
-/// Which of them are shown, from all to the fewest: without both estimates, then without errors.
-const DETAILS: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5], &[0, 1, 4, 5], &[0, 5]];
+/// Which of them are shown in which order, from all to the fewest: without both estimates, then without errors.
+const DETAILS: [&[usize]; 3] = [
+    &[PERCENT, 0, 1, 2, 3, 4, 5],
+    &[PERCENT, 0, 1, 4, 5],
+    &[PERCENT, 0, 5],
+];
 
 /// The same where time was sampled beside executions, as OptiWISE's Figure 1 has it.
-const TIMED: [&[usize]; 3] = [&[0, 1, 2, 3, 4, 5, 6, 7, 8], &[0, 1, 6, 7, 8], &[0, 6, 7]];
+const TIMED: [&[usize]; 3] = [
+    &[PERCENT, 0, 1, 2, 3, 4, 5, 6, 7, 8],
+    &[PERCENT, 0, 1, 6, 7, 8],
+    &[PERCENT, 0, 6, 7],
+];
 
 /// The column of mispredicted branches, which is shown where there are any.
 const MISPREDICTED: usize = 9;
+
+/// The column of the share that an instruction has of its function, which comes first.
+const PERCENT: usize = 10;
+
+/// Columns of both methods.
+const OF_METHODS: [usize; 2] = [2, 3];
 
 /// Columns of the page that the code needs beside the figures.
 const CODE: usize = 48;
@@ -44,9 +59,9 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// The figures of these rows on a page of this width.
-    pub(super) fn new(rows: &[Row<'_>], page_width: usize) -> Self {
-        let cells: Vec<[String; N]> = rows.iter().map(figures).collect();
+    /// The figures of these rows of a function with this amount, on a page of this width.
+    pub(super) fn new(rows: &[Row<'_>], amount: f64, page_width: usize) -> Self {
+        let cells: Vec<[String; N]> = rows.iter().map(|row| figures(row, amount)).collect();
         let mut widths = TITLES.map(columns);
         for cells in &cells {
             for (width, cell) in widths.iter_mut().zip(cells) {
@@ -61,7 +76,13 @@ impl Figures {
         let details = if rows.iter().any(is_timed) { TIMED } else { DETAILS };
         let has_some = cells.iter().any(|cells| !cells[MISPREDICTED].is_empty());
         let more = has_some.then_some(MISPREDICTED);
-        let details = details.map(|shown| shown.iter().copied().chain(more).collect::<Vec<_>>());
+        // Where one method saw nothing, the other one is what counts.
+        let has_both = OF_METHODS.iter().all(|method| {
+            let mut of_method = cells.iter().filter_map(|cells| cells.get(*method));
+            of_method.any(|cell| !cell.is_empty())
+        });
+        let says = |nth: &usize| has_both || !OF_METHODS.contains(nth);
+        let details = details.map(|shown| shown.iter().copied().filter(says).chain(more).collect::<Vec<_>>());
         let fitting = details
             .iter()
             .find_map(|shown| left(shown).map(|left| (shown.clone(), left)));
@@ -102,9 +123,12 @@ impl Figures {
 }
 
 /// The figures of a row: those of a block at its first instruction, and samples and time of each.
-fn figures(row: &Row<'_>) -> [String; N] {
+fn figures(row: &Row<'_>, amount: f64) -> [String; N] {
     let mut cells = [const { String::new() }; N];
     let Row::Instruction(line) = row else { return cells };
+    if 0.0 < line.count && 0.0 < amount {
+        cells[PERCENT] = format!("{:.1}", 100.0 * line.count / amount);
+    }
     let amount = |estimate: Option<Estimate>| estimate.map_or_else(String::new, |it| number(it.count));
     if let Some(Block {
         chosen,

@@ -104,7 +104,7 @@ fn code(
     let arrows = drawn(loops(version, &rows), rows.len());
     let counts = version.instructions.iter().map(|line| line.count);
     let hottest = counts.fold(0.0, f64::max);
-    let figures = Figures::new(&rows, page.look.width);
+    let figures = Figures::new(&rows, function.amount, page.look.width);
     let is_kernel = report
         .module(function)
         .is_some_and(|module| module.kind.is_kernel());

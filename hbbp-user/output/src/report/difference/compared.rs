@@ -8,6 +8,8 @@ use hbbp_model::snapshot::Snapshot;
 pub struct DiffReport<'a> {
     /// The runs of both profiles, and what the user called them.
     pub sides: [(&'a str, &'a [Snapshot]); 2],
+    /// Amounts of everything in both profiles, in the unit of the difference.
+    pub totals: [f64; 2],
     /// What changed.
     pub diff: &'a Diff,
     /// What amounts are counted per; `None` of shares.

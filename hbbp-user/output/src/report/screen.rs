@@ -1,0 +1,167 @@
+//! The first screen: what was measured, which code ran, of what kind, and what may be wrong with it, in 24 lines.
+//!
+//! Each line answers a question that people ask first; the rest of a report is behind it ([`super::text`]).
+
+mod hottest;
+mod kinds;
+mod overview;
+
+use std::io;
+
+use super::completeness::share;
+use super::header::facts_in_a_line;
+use super::look::Role;
+use super::measured::Report;
+use super::number::{columns, grouped, percent};
+use super::page::{Page, entry_lines};
+use super::warning::{Claim, heaviest};
+use hbbp_analysis::mix::Unit;
+use hbbp_model::advice::Advice;
+pub use overview::Overview;
+
+/// Lines of a terminal that nobody made larger (VT100).
+const LINES: usize = 24;
+
+/// Rows that the hottest functions have at least.
+const FEWEST_ROWS: usize = 3;
+
+/// Warnings on the screen: those that weigh most.
+const WARNINGS: usize = 2;
+
+/// Lines of a warning, or of a requirement; the rest of its sentence is among the details.
+const LINES_OF_A_SENTENCE: usize = 3;
+
+/// One line and what it is.
+type Line = (Option<Role>, String);
+
+/// Writes the screen.
+pub(super) fn write(report: &Report<'_>, overview: &Overview, page: &mut Page<'_>) -> io::Result<()> {
+    let width = page.look.width;
+    let mut above = plain(measured(report, overview, width));
+    above.extend(plain(kinds::lines(overview, width)));
+    let below = below(report, width);
+    let left = LINES.saturating_sub(above.len() + below.len() + 2);
+    let rows = left.max(FEWEST_ROWS);
+    let demangle = page.look.demangle;
+    let code = hottest::lines(overview, demangle, rows, width);
+    let whole = above.into_iter().chain(code).chain(below);
+    for (role, line) in whole.take(LINES) {
+        match role {
+            Some(role) => page.painted(role, &line)?,
+            None => page.line(&line)?,
+        }
+    }
+    Ok(())
+}
+
+fn plain(lines: Vec<String>) -> Vec<Line> {
+    lines.into_iter().map(|line| (None, line)).collect()
+}
+
+/// What was measured, in which unit, and how much of it is in the figures.
+fn measured(report: &Report<'_>, overview: &Overview, width: usize) -> Vec<String> {
+    let Some(first) = report.runs.first() else {
+        return Vec::new();
+    };
+    let others = match report.runs.len() {
+        0 | 1 => String::new(),
+        n => format!(", and {} more", super::number::several(n as u64 - 1, "run")),
+    };
+    let what = format!("{}{others}", facts_in_a_line(&first.snapshot.run));
+    let sum = |of: fn(&super::measured::Measured<'_>) -> u64| {
+        report.runs.iter().map(of).fold(0, u64::saturating_add)
+    };
+    let received = sum(|run| run.accounting.reached);
+    let expected = report
+        .runs
+        .iter()
+        .map(|run| {
+            let all = &run.accounting;
+            Some(all.due?.saturating_sub(all.missing().idle))
+        })
+        .try_fold(0, |sum: u64, due| Some(sum.saturating_add(due?)));
+    let used = sum(|run| {
+        let all = &run.accounting;
+        all.in_mix
+            .total()
+            .saturating_add(all.stacks)
+            .saturating_add(all.other_events.total())
+            .saturating_add(halted(all))
+    });
+    let complete = expected.and_then(|expected| share(received.min(expected), expected));
+    let complete = complete.map_or_else(
+        || "expected number unknown".to_owned(),
+        |complete| format!("{} % complete", percent(complete)),
+    );
+    let used = share(used, received).map_or_else(String::new, |used| {
+        format!(", {} % accounted for", percent(used.min(1.0)))
+    });
+    let unit = match overview.unit() {
+        Unit::Executions => "estimated executions",
+        Unit::RelativeExecutions => "relative executions",
+        Unit::TimeWeightedSamples => "time, not executions",
+        Unit::EventWeightedSamples => "samples of an event, not executions",
+    };
+    let samples = match received {
+        0 => format!("{unit}: recorded branch stacks alone"),
+        n => format!("{unit}: {} samples, {complete}{used}", grouped(n)),
+    };
+    let mut lines = shortened_to(entry_lines("", &what, width), 2);
+    lines.extend(shortened_to(entry_lines("", &samples, width), 2));
+    lines
+}
+
+/// Samples of halted CPUs, where nothing was executed.
+fn halted(all: &super::accounting::Accounting) -> u64 {
+    all.counted.total().saturating_sub(all.asked().total())
+}
+
+/// Warnings, requirements, and what to ask next.
+fn below(report: &Report<'_>, width: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let claims: Vec<Claim<'_>> = heaviest(&report.runs);
+    if !claims.is_empty() {
+        let shown = claims.len().min(WARNINGS);
+        let title = format!(
+            "Warnings ({shown} of {}), by the share of the figures that they may bend:",
+            claims.len()
+        );
+        lines.push((Some(Role::Warning), title));
+    }
+    for claim in claims.iter().take(WARNINGS) {
+        let label = format!("{:>5.0} %  ", 100.0 * claim.weight);
+        let sentence = claim.warning.in_words(report.wording);
+        let wrapped = entry_lines(&label, &sentence, width);
+        lines.extend(plain(shortened_to(wrapped, LINES_OF_A_SENTENCE)));
+    }
+    for verdict in report.passed() {
+        let wrapped = entry_lines("Requirement ", &verdict.to_string(), width);
+        lines.extend(plain(shortened_to(wrapped, LINES_OF_A_SENTENCE)));
+    }
+    let next = (report.wording)(Advice::LookCloser);
+    let faint = entry_lines("Next: ", next, width)
+        .into_iter()
+        .map(|line| (Some(Role::Faint), line));
+    lines.extend(faint);
+    lines
+}
+
+/// The first lines of a sentence; that there are more is said by an ellipsis.
+fn shortened_to(mut lines: Vec<String>, most: usize) -> Vec<String> {
+    if most < lines.len() {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            // In the place of the last word, so that the line is not longer than before.
+            let cut = last.rfind(' ').unwrap_or(0);
+            last.truncate(cut);
+            last.push_str(" …");
+        }
+    }
+    lines
+}
+
+/// Two texts side by side, the second one at this column.
+fn beside(left: &str, at: usize, right: &str) -> String {
+    let blanks = " ".repeat(at.saturating_sub(columns(left)));
+    format!("{left}{blanks}{right}")
+}

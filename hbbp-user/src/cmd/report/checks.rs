@@ -1,0 +1,128 @@
+//! Tables that answer nothing: refused with what can be asked of the profile.
+
+use anyhow::bail;
+
+use super::{Profile, ReportOptions};
+use crate::advice::words;
+use hbbp_analysis::mix::{Dimension, Mix, Query, Sort, View};
+use hbbp_model::advice::{Advice, Advised};
+
+/// What was asked for cannot be answered from this profile: a mistake in the command, not a failure.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongUse(String);
+
+/// Refuses tables that answer nothing; the sums are those of all runs, one for each table.
+pub(super) fn check_tables(
+    options: &ReportOptions,
+    sums: &[Mix],
+    profile: &Profile<'_>,
+) -> anyhow::Result<()> {
+    for ((query, _), mix) in options.tables().into_iter().zip(sums) {
+        check_sort(query, mix)?;
+        check_time(query, mix)?;
+    }
+    if let (Some(view), [first, ..]) = (&options.view, sums) {
+        check_module(view, first, || profile.mixes(&Query::by([Dimension::Module])))?;
+    }
+    for ((query, _), mix) in options.tables().into_iter().zip(sums) {
+        check_filters(query, mix, profile)?;
+    }
+    Ok(())
+}
+
+/// Refuses the page of a module of which nothing ran.
+fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
+    /// Modules that the message names.
+    const SHOWN: usize = 12;
+
+    let Some(module) = view
+        .name
+        .strip_prefix("module:")
+        .filter(|_| first.rows.is_empty())
+    else {
+        return Ok(());
+    };
+    let rows = by_module().into_iter().flat_map(|mix| mix.rows);
+    let modules = rows.filter_map(|row| row.key.into_iter().next());
+    let modules: Vec<String> = modules.take(SHOWN).collect();
+    bail!(
+        "no instruction of a module `{module}` ran; use a name or a pattern (module:*libc*) of one that did: {}",
+        modules.join(", ")
+    )
+}
+
+/// Refuses an order by a column that the table does not have.
+fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
+    let Sort::Column(name) = &query.sort else {
+        return Ok(());
+    };
+    let columns: Vec<String> = mix.columns.iter().map(hbbp_analysis::mix::Column::name).collect();
+    if !columns.contains(name) {
+        bail!(
+            "no column `{name}` to sort by; expected total, key, a value, or one of {}",
+            columns.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a table that would have no column of figures: all that are asked for need time, which was not sampled.
+fn check_time(query: &Query, mix: &Mix) -> anyhow::Result<()> {
+    let only_time = !query.values.is_empty() && query.values.iter().all(|value| value.is_of_time());
+    if !only_time || mix.time_unit.is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = query.values.iter().map(|value| value.name()).collect();
+    let names = names.join(", ");
+    let error = if mix.unit.is_samples() {
+        Advised::new(
+            format!(
+                "{names} need executions and time, and this profile has one of them: use --values executions,share"
+            ),
+            Advice::RecordExecutions,
+        )
+    } else {
+        Advised::new(
+            format!("{names}: no time was sampled beside executions"),
+            Advice::RecordTime,
+        )
+    };
+    Err(WrongUse(error.in_words(words)).into())
+}
+
+/// Refuses a filter that nothing in the profile passes, where its values are not known beforehand: a name that is wrong.
+fn check_filters(query: &Query, mix: &Mix, profile: &Profile<'_>) -> anyhow::Result<()> {
+    /// Values that the message names.
+    const SHOWN: usize = 12;
+
+    if !mix.rows.is_empty() {
+        return Ok(());
+    }
+    for filter in query
+        .filters
+        .iter()
+        .filter(|filter| filter.axis.known_values().is_none())
+    {
+        let alone = Query::share_of(std::slice::from_ref(filter));
+        if profile.mixes(&alone).iter().any(|mix| 0.0 < mix.total.amount) {
+            continue;
+        }
+        let by_value = Query {
+            columns: Vec::new(),
+            ..Query::by([filter.axis.clone()])
+        };
+        let rows = profile.mixes(&by_value).into_iter().flat_map(|mix| mix.rows);
+        let values: Vec<String> = rows
+            .filter_map(|row| row.key.into_iter().next())
+            .take(SHOWN)
+            .collect();
+        return Err(WrongUse(format!(
+            "nothing that ran passes the filter `{filter}`; what ran by {} begins with {}",
+            filter.axis,
+            values.join(", ")
+        ))
+        .into());
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! The first screen: golden files of each kind of measurement, its size, and what stands in its place.
+
+use proptest::prelude::*;
+
+use hbbp_model::snapshot::Snapshot;
+use hbbp_output::report::Look;
+use hbbp_user::cmd::report::{Extent, ReportOptions};
+
+use super::golden::check_text;
+use super::wrong::{folder, run};
+use super::{printed, program, strategy};
+
+/// The screen on a terminal of this width.
+fn screen(snapshot: &Snapshot, width: usize) -> String {
+    let options = ReportOptions {
+        extent: Extent::Screen,
+        look: Look {
+            width,
+            ..Look::default()
+        },
+        ..ReportOptions::default()
+    };
+    printed(snapshot, &options)
+}
+
+/// Fails where the text does not fit a terminal of 24 lines.
+#[track_caller]
+fn assert_fits(text: &str, width: usize) {
+    assert!(text.lines().count() <= 24, "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{width}: {line}\n{text}");
+    }
+}
+
+#[test]
+fn screens_of_all_kinds_of_measurements() {
+    for (name, snapshot) in [
+        ("clocked", program::clocked()),
+        ("retired", program::retired()),
+        ("stacked", program::stacked()),
+        ("troubled", program::troubled()),
+        ("threaded", program::threaded()),
+    ] {
+        let text = screen(&snapshot, 80);
+        assert_fits(&text, 80);
+        check_text(&format!("{name}-screen.txt"), &text);
+    }
+    check_text("troubled-screen-50.txt", &screen(&program::troubled(), 50));
+    check_text("clocked-screen-200.txt", &screen(&program::clocked(), 200));
+}
+
+#[test]
+fn screen_without_samples_says_so() {
+    let text = screen(&Snapshot::default(), 80);
+    assert!(text.contains("nothing that ran could be sampled"), "{text}");
+}
+
+/// A table that was asked for stands alone; what weighs most is said beside it.
+#[test]
+fn tables_stand_alone() {
+    let folder = folder();
+    for options in [
+        &["--by", "function"][..],
+        &["--view", "isa"],
+        &["--rows", "mnemonic"],
+        &["--top", "3"],
+    ] {
+        let output = run(folder.path(), &[&["report", "clock.hbbp"], options].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{options:?}: {said}");
+        assert!(
+            !text.contains("Warnings") && !text.contains("Sample accounting"),
+            "{text}"
+        );
+        assert!(text.contains("Instruction mix"), "{text}");
+        assert!(said.contains("hbbp-sys: warning: "), "{said}");
+    }
+    let whole = run(
+        folder.path(),
+        &["report", "clock.hbbp", "--by", "function", "--details"],
+    );
+    let text = String::from_utf8(whole.stdout).unwrap();
+    assert!(
+        text.contains("Warnings:") && text.contains("Sample accounting"),
+        "{text}"
+    );
+}
+
+/// A requirement that failed is said once.
+#[test]
+fn failed_requirements_are_said_once() {
+    let folder = folder();
+    for options in [&[][..], &["--details"], &["--by", "mnemonic"]] {
+        let require = ["report", "retired.hbbp", "--require", "mnemonic=VMOVUPS>10%"];
+        let output = run(folder.path(), &[&require[..], options].concat());
+        let both = [output.stdout, output.stderr].concat();
+        let both = String::from_utf8(both).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{both}");
+        assert_eq!(both.matches("VMOVUPS>10%").count(), 1, "{both}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn screen_fits_any_terminal(snapshot in strategy::snapshot(), width in 30_usize..200) {
+        assert_fits(&screen(&snapshot, width), width);
+    }
+}
