@@ -143,9 +143,9 @@ impl Collector {
     /// Tells where the kernel changes from one task to the next (`__switch_to_asm` in arch/x86/entry/entry_64.S), start and
     /// length: a branch in there marks a context switch in a stack, and user entries older than that belong to another
     /// process. To be called before [`Self::enable`].
-    pub fn tell_switch(&self, switch: (u64, u64)) {
+    pub fn tell_switch(&self, start: u64, len: u64) {
         if let Some(stacks) = &self.stacks {
-            stacks.tell_switch(switch);
+            stacks.tell_switch(start, len);
         }
     }
 

@@ -93,8 +93,8 @@ impl Stacks {
     }
 
     /// See [`super::Collector::tell_switch`].
-    pub fn tell_switch(&self, switch: (u64, u64)) {
-        self.shared.rings().streams.set_switch(switch);
+    pub fn tell_switch(&self, start: u64, len: u64) {
+        self.shared.rings().streams.set_switch(start, len);
     }
 
     /// See [`super::Collector::half_full`].
@@ -125,7 +125,8 @@ impl Stacks {
                     &mut rings.streams,
                     entries,
                     &cached.context,
-                    (cached.hits, cached.first_time),
+                    cached.hits,
+                    cached.first_time,
                 );
             }
         }
@@ -203,7 +204,7 @@ impl Rings {
                     // nobody writes there.
                     let stack = unsafe { stack.as_ref() };
                     let entries = first(&stack.entries, stack.depth);
-                    count(&mut self.streams, entries, &stack.context, (1, stack.time));
+                    count(&mut self.streams, entries, &stack.context, 1, stack.time);
                 }
             }
             self.cpus.read_until(cpu, until);
@@ -214,7 +215,7 @@ impl Rings {
 
 /// Counts the streams of a stack, by how often it was seen and when for the first time.
 #[inline(always)]
-fn count(streams: &mut Streams, entries: &[BranchEntry], context: &Context, (times, time): (u64, u64)) {
+fn count(streams: &mut Streams, entries: &[BranchEntry], context: &Context, times: u64, time: u64) {
     let taken = Taken {
         period: context.period,
         times,
@@ -254,7 +255,7 @@ mod tests {
                 // Programs write the numbers of events alone.
                 let (image, kind, period) = (*image, *kind & !0xffff_ffff | *kind & 3, *period);
                 let context = Context { image, kind, period };
-                count(&mut streams, first(&entries, *depth % 64), &context, (times[0], times[1]));
+                count(&mut streams, first(&entries, *depth % 64), &context, times[0], times[1]);
             }
             let mut keys = Vec::new();
             streams.take_possible(|owner, counted, _| keys.push(owner.key(counted)));

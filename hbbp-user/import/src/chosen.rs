@@ -72,8 +72,8 @@ impl Chosen {
         let facts = self.events.get(event.0 as usize);
         if let Some(facts) = facts.filter(|facts| weighs_stacks(facts)) {
             sample.executed(&mut self.entries);
-            let trigger = (event.0, Trigger::of(facts));
-            self.weights.look(trigger, sample, &self.entries, text);
+            let counts = Trigger::of(facts);
+            self.weights.look(event.0, counts, sample, &self.entries, text);
         }
     }
 
@@ -84,7 +84,8 @@ impl Chosen {
         event: usize,
         sample: &Sample<'_>,
         exact: bool,
-        (owner, text): (&mut FindOwner<'_>, &mut FindText<'_>),
+        owner: &mut FindOwner<'_>,
+        text: &mut FindText<'_>,
     ) {
         let Some((event, wanted)) = self.uses.get(event).copied().flatten() else {
             return;
@@ -115,9 +116,9 @@ impl Chosen {
         match eventing.flatten() {
             Some(ip) => {
                 let ip = Some(ip);
-                counter.add(owner, &Sample { ip, ..*sample }, (period, weight), true, wanted);
+                counter.add(owner, &Sample { ip, ..*sample }, period, weight, true, wanted);
             }
-            None => counter.add(owner, sample, (period, weight), exact, wanted),
+            None => counter.add(owner, sample, period, weight, exact, wanted),
         }
     }
 }

@@ -64,7 +64,8 @@ impl Counter {
         &mut self,
         owner: Owner,
         sample: &Sample<'_>,
-        (period, weighed): (u64, Option<f64>),
+        period: u64,
+        weighed: Option<f64>,
         exact: bool,
         wanted: Use,
     ) {
@@ -74,7 +75,7 @@ impl Counter {
         let times = sample.times;
         if wanted.ips
             && let Some(ip) = sample.ip
-            && !tables.add_ip(owner, ip, exact, (times, period.saturating_mul(times)))
+            && !tables.add_ip(owner, ip, exact, times, period.saturating_mul(times))
         {
             self.losses.add(Loss::TooMany, times);
         }
@@ -91,25 +92,25 @@ impl Counter {
     }
 
     /// Adds a stream that a text gives already summed.
-    pub fn add_stream(&mut self, owner: Owner, ends: (Va, Va), hits: u64) {
+    pub fn add_stream(&mut self, owner: Owner, start: Va, end: Va, hits: u64) {
         let added = self
             .intervals
             .get_mut(owner.interval)
-            .is_some_and(|tables| tables.add_stream(owner, ends, hits));
+            .is_some_and(|tables| tables.add_stream(owner, start, end, hits));
         self.losses.add(Loss::TooMany, if added { 0 } else { hits });
     }
 
     /// Adds a branch that a text gives already summed.
-    pub fn add_branch(&mut self, owner: Owner, ends: (Va, Va), hits: u64, mispredicted: Option<u64>) {
+    pub fn add_branch(&mut self, owner: Owner, from: Va, to: Va, hits: u64, mispredicted: Option<u64>) {
         let tables = self.intervals.get_mut(owner.interval);
-        let added = tables.is_some_and(|tables| tables.add_branch(owner, ends, hits, mispredicted));
+        let added = tables.is_some_and(|tables| tables.add_branch(owner, from, to, hits, mispredicted));
         self.losses.add(Loss::TooMany, if added { 0 } else { hits });
     }
 
     /// Adds an address that a text gives already summed.
     pub fn add_ip(&mut self, owner: Owner, ip: Va, hits: u64) {
         let tables = self.intervals.get_mut(owner.interval);
-        let added = tables.is_some_and(|tables| tables.add_ip(owner, ip, false, (hits, hits)));
+        let added = tables.is_some_and(|tables| tables.add_ip(owner, ip, false, hits, hits));
         self.losses.add(Loss::TooMany, if added { 0 } else { hits });
     }
 
@@ -159,7 +160,8 @@ mod tests {
             counter.add(
                 USER,
                 &sample,
-                (300, None),
+                300,
+                None,
                 true,
                 Use {
                     ips: false,
@@ -223,7 +225,7 @@ mod tests {
                     stack: &stack,
                     times,
                 };
-                counter.add(USER, &sample, (300, None), true, all);
+                counter.add(USER, &sample, 300, None, true, all);
             }
             counter.into_intervals(&[(0, 1)])
         };
@@ -248,7 +250,7 @@ mod tests {
                 stacks: true,
             };
             let mut counter = Counter::new(1);
-            counter.add(USER, &sample, (300, Some(2.0)), true, wanted);
+            counter.add(USER, &sample, 300, Some(2.0), true, wanted);
             let counts = counter.into_intervals(&[(0, 1)]).remove(0);
             counts.streams.iter().map(|s| s.weight).collect::<Vec<_>>()
         };

@@ -120,7 +120,7 @@ pub(super) fn read_header(
         (fields()?, fields()?),
     );
     let features = [fields()?, fields()?, fields()?, fields()?];
-    header.events = read_events(file, attr_size, attrs, len)?;
+    header.events = read_events(file, attr_size, attrs.0, attrs.1, len)?;
     // perf writes the size at the end: without it the recorder was killed, and nothing follows the records.
     if data.1 == 0 || len < data.0.saturating_add(data.1) {
         return Ok((
@@ -186,7 +186,8 @@ fn read_at(file: &mut (impl Read + Seek), offset: u64, size: u64, len: u64) -> R
 fn read_events(
     file: &mut (impl Read + Seek),
     entry_size: u64,
-    (offset, size): (u64, u64),
+    offset: u64,
+    size: u64,
     len: u64,
 ) -> Result<Vec<RecordedEvent>, ImportError> {
     let damaged = |_: Damaged| ImportError::Header("table of events");

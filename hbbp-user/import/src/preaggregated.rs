@@ -90,19 +90,19 @@ impl Preaggregated {
                 return Ok(());
             }
             ("B", [from, to, hits, mispredicted]) => {
-                let branch = (place(from)?, place(to)?);
-                counter.add_branch(owner, branch, count(hits)?, Some(count(mispredicted)?));
+                let (from, to) = (place(from)?, place(to)?);
+                counter.add_branch(owner, from, to, count(hits)?, Some(count(mispredicted)?));
             }
             ("F" | "f" | "r", [start, end, hits]) => {
-                counter.add_stream(owner, (place(start)?, place(end)?), count(hits)?);
+                counter.add_stream(owner, place(start)?, place(end)?, count(hits)?);
             }
             ("T" | "R", [from, to, end, hits]) => {
                 let (from, to, end, hits) = (place(from)?, place(to)?, place(end)?, count(hits)?);
                 if from.0 < FIRST_SENTINEL {
-                    counter.add_branch(owner, (from, to), hits, None);
+                    counter.add_branch(owner, from, to, hits, None);
                 }
                 if end.0 < FIRST_SENTINEL {
-                    counter.add_stream(owner, (to, end), hits);
+                    counter.add_stream(owner, to, end, hits);
                 }
             }
             ("S" | "B" | "F" | "f" | "r" | "T" | "R", _) => return Err("wrong number of fields"),

@@ -192,7 +192,8 @@ impl<F: Read + Seek> Recording<F> {
         self,
         bounds: &[(u64, u64)],
         pid: Option<u32>,
-        (owner, text): (&mut FindOwner<'_>, &mut FindText<'_>),
+        owner: &mut FindOwner<'_>,
+        text: &mut FindText<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Counted, ImportError> {
         let mut chosen = Chosen::new(&self.events)?;
@@ -215,7 +216,7 @@ impl<F: Read + Seek> Recording<F> {
         }
         samples.read(progress, &mut |event, sample, exact| {
             if is_wanted(&sample) {
-                chosen.count(&mut counter, event, &sample, exact, (owner, text));
+                chosen.count(&mut counter, event, &sample, exact, owner, text);
             }
         })?;
         chosen.notes.extend(chosen.eventing.sentence());

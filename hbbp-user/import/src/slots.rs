@@ -97,7 +97,8 @@ impl SlotWeights {
     /// Looks at the stack of a sample, newest entry first, without entries of wrong paths.
     pub(super) fn look(
         &mut self,
-        (event, counts): (u32, Trigger),
+        event: u32,
+        counts: Trigger,
         sample: &Sample<'_>,
         entries: &[BranchEntry],
         text: &mut FindText<'_>,
@@ -116,14 +117,15 @@ impl SlotWeights {
             let Some(older) = self.number(branch(event, tgid, entry)) else {
                 continue;
             };
-            self.neighbours.add((number, older), each);
+            self.neighbours.add(number, older, each);
         }
-        self.look_at_costs((event, counts), sample, executed(entries), text);
+        self.look_at_costs(event, counts, sample, executed(entries), text);
     }
 
     fn look_at_costs(
         &mut self,
-        (event, counts): (u32, Trigger),
+        event: u32,
+        counts: Trigger,
         sample: &Sample<'_>,
         entries: &[BranchEntry],
         text: &mut FindText<'_>,
@@ -155,12 +157,12 @@ impl SlotWeights {
             });
             let behind = self.number(branch(event, tgid, behind));
             if is_timed {
-                if let Some(kinds) = self.streams.kinds(sample, (older, newer), text) {
-                    self.instructions.add((trigger, behind), &kinds, times);
+                if let Some(kinds) = self.streams.kinds(sample, older, newer, text) {
+                    self.instructions.add(trigger, behind, &kinds, times);
                 }
                 continue;
             }
-            let passed = self.streams.cost(counts, sample, (older, newer), text);
+            let passed = self.streams.cost(counts, sample, older, newer, text);
             if let Some(passed) = passed {
                 self.change(trigger, |class| {
                     class.costs.inside += passed * times;

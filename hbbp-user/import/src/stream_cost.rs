@@ -91,7 +91,8 @@ impl StreamCosts {
         &mut self,
         trigger: Trigger,
         sample: &Sample<'_>,
-        (older, newer): (&BranchEntry, &BranchEntry),
+        older: &BranchEntry,
+        newer: &BranchEntry,
         text: &mut FindText<'_>,
     ) -> Option<f64> {
         match trigger {
@@ -110,7 +111,8 @@ impl StreamCosts {
     pub(super) fn kinds(
         &mut self,
         sample: &Sample<'_>,
-        (older, newer): (&BranchEntry, &BranchEntry),
+        older: &BranchEntry,
+        newer: &BranchEntry,
         text: &mut FindText<'_>,
     ) -> Option<Kinds> {
         let found = self.decoded(sample, older.to, newer.from, text)?;
@@ -236,7 +238,7 @@ mod tests {
             stack: &[],
             times: 1,
         };
-        let mut cost = |tgid, trigger| costs.cost(trigger, &sample(tgid), (&older, &newer), &mut text);
+        let mut cost = |tgid, trigger| costs.cost(trigger, &sample(tgid), &older, &newer, &mut text);
         assert_eq!(cost(1, Trigger::Branches), Some(3.0));
         assert_eq!(cost(1, Trigger::Instructions), Some(5.0));
         assert_eq!(cost(2, Trigger::Instructions), Some(5.0));

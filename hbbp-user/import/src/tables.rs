@@ -161,7 +161,7 @@ impl BranchTally {
 
 impl Tables {
     /// Adds hits of an address and their weight; `false` if the table is full.
-    pub(super) fn add_ip(&mut self, owner: Owner, ip: Va, exact: bool, (hits, weight): (u64, u64)) -> bool {
+    pub(super) fn add_ip(&mut self, owner: Owner, ip: Va, exact: bool, hits: u64, weight: u64) -> bool {
         let key = (owner.event, owner_of(ip, owner.process), ip, exact);
         let count = tally(&mut self.ips, key);
         count
@@ -170,7 +170,7 @@ impl Tables {
     }
 
     /// Adds occurrences of a stream, each of weight 1; `false` if the table is full.
-    pub(super) fn add_stream(&mut self, owner: Owner, (start, end): (Va, Va), hits: u64) -> bool {
+    pub(super) fn add_stream(&mut self, owner: Owner, start: Va, end: Va, hits: u64) -> bool {
         let stream = Stream {
             from: 0,
             start: start.0,
@@ -189,7 +189,8 @@ impl Tables {
     pub(super) fn add_branch(
         &mut self,
         owner: Owner,
-        (from, to): (Va, Va),
+        from: Va,
+        to: Va,
         hits: u64,
         mispredicted: Option<u64>,
     ) -> bool {

@@ -116,18 +116,16 @@ impl Resolver {
                 let process = self.one(task, time, count.start);
                 let process = thread(&mut self.user, process);
                 push(&mut interval.ips, count.ip(process, exact), capacity);
-                let passed = (count.start, count.start);
-                self.kernel.ambiguous(passed, time, count.hits)
+                self.kernel.ambiguous(count.start, count.start, time, count.hits)
             }
             Sort::Stream => {
-                let passed = (count.start, count.end);
-                let process = self.stream(task, time, passed);
+                let process = self.stream(task, time, count.start, count.end);
                 if count.source != Va(0) {
                     self.source(task, time, count.source);
                 }
                 let process = thread(&mut self.user, process);
                 push(&mut interval.streams, count.stream(process), capacity);
-                self.kernel.ambiguous(passed, time, count.hits)
+                self.kernel.ambiguous(count.start, count.end, time, count.hits)
             }
             Sort::Oldest => {
                 let process = self.one(task, time, count.start);
@@ -187,7 +185,7 @@ impl Resolver {
         }
         for count in &interval.streams {
             if let Some((task, time)) = runs(count.process, count.start) {
-                self.stream(task, time, (count.start, count.end));
+                self.stream(task, time, count.start, count.end);
             }
             self.recorded_hit(runs(count.process, count.end), count.end);
         }

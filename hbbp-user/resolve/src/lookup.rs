@@ -93,7 +93,7 @@ impl Resolver {
     }
 
     /// Resolves a stream: all text from its start to the instruction at its end.
-    pub(super) fn stream(&mut self, task: TaskKey, time: u64, (start, end): (Va, Va)) -> ProcessIdx {
+    pub(super) fn stream(&mut self, task: TaskKey, time: u64, start: Va, end: Va) -> ProcessIdx {
         let inside = |text: &HeldText| start <= end && end < text.end;
         if let Some(text) = self.lookups.last(task, time, start).filter(inside) {
             return text.process;

@@ -92,7 +92,7 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
         Some(RanText { bits, bytes })
     };
     let at_byte = &mut |byte| progress.at_byte(input.len + byte);
-    let counted = recording.count(&bounds, options.pid, (owner, text), at_byte)?;
+    let counted = recording.count(&bounds, options.pid, owner, text, at_byte)?;
     for interval in counted.intervals {
         resolver.recorded_interval(interval);
     }

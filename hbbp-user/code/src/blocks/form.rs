@@ -55,10 +55,10 @@ impl Forms {
     }
 
     /// Keeps the form of a layout.
-    pub(super) fn learn(&mut self, layout: Layout, form: (FormIdx, Flow)) {
+    pub(super) fn learn(&mut self, layout: Layout, form: FormIdx, flow: Flow) {
         self.by_layout.resize(usize::from(u16::MAX) + 1, None);
         if let Some(known) = self.by_layout.get_mut(usize::from(layout.key)) {
-            *known = Some(form);
+            *known = Some((form, flow));
         }
     }
 

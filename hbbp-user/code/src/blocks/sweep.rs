@@ -153,18 +153,18 @@ impl Sweeper<'_, '_> {
             return boundary;
         }
         let whole = self.bytes.get(offset as usize..next as usize);
-        let Some(form) = self.forms.intern(&self.cursor.decoded, self.bits, || whole) else {
+        let Some((form, flow)) = self.forms.intern(&self.cursor.decoded, self.bits, || whole) else {
             self.sweep.fill(offset, next);
             return next;
         };
         if let Some(layout) = layout.filter(|layout| layout.len == len) {
-            self.forms.learn(layout, form);
+            self.forms.learn(layout, form, flow);
         }
         self.sweep.instructions.push(Instruction {
             offset,
-            form: form.0,
+            form,
             len,
-            flow: form.1,
+            flow,
         });
         if let Some(target) = target(&self.cursor.decoded) {
             self.add_target(target, next);

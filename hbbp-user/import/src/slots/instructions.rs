@@ -57,7 +57,7 @@ impl Instructions {
     }
 
     /// Adds a stream in stacks of a trigger, and after a branch.
-    pub(super) fn add(&mut self, (trigger, behind): (u32, Option<u32>), kinds: &Kinds, times: f64) {
+    pub(super) fn add(&mut self, trigger: u32, behind: Option<u32>, kinds: &Kinds, times: f64) {
         if let Some(of) = self.of(trigger) {
             add(&mut of.inside, kinds, times);
             of.n_inside += times;

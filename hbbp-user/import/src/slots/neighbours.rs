@@ -23,7 +23,8 @@ const CAPACITY: usize = 1 << 22;
 
 impl Neighbours {
     /// Adds a share of stacks, unless the pair is new and there are too many.
-    pub(super) fn add(&mut self, pair: (u32, u32), stacks: f64) {
+    pub(super) fn add(&mut self, trigger: u32, older: u32, stacks: f64) {
+        let pair = (trigger, older);
         if self.pairs.len() < CAPACITY || self.pairs.contains_key(&pair) {
             *self.pairs.entry(pair).or_default() += stacks;
         }

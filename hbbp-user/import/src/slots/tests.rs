@@ -24,8 +24,8 @@ fn stack(start: u64, newest: u64, bytes: u64, cycles: u64) -> Vec<BranchEntry> {
 }
 
 /// Without any text.
-fn look(weights: &mut SlotWeights, event: (u32, Trigger), entries: &[BranchEntry], times: u64) {
-    weights.look(event, &sample(times), entries, &mut |_, _, _, _| None);
+fn look(weights: &mut SlotWeights, (event, counts): (u32, Trigger), entries: &[BranchEntry], times: u64) {
+    weights.look(event, counts, &sample(times), entries, &mut |_, _, _, _| None);
 }
 
 fn ran(bytes: &[u8]) -> RanText {
@@ -108,7 +108,6 @@ fn text_tells_where_that_of_most_streams_is_known() {
         .collect();
     let ratio = |is_known: fn(u64) -> bool| {
         let mut weights = SlotWeights::default();
-        let event = (0, Trigger::Instructions);
         for entries in &stacks {
             let text = &mut |_, _, at: Va, _| {
                 let bytes = if at.0 < 0x9000 {
@@ -118,7 +117,7 @@ fn text_tells_where_that_of_most_streams_is_known() {
                 };
                 is_known(at.0).then(|| ran(&bytes))
             };
-            weights.look(event, &sample(1000), entries, text);
+            weights.look(0, Trigger::Instructions, &sample(1000), entries, text);
         }
         weights.settle();
         let [few, many] = [0, 4].map(|nth: usize| weights.weight(0, 7, &stacks[nth]));
@@ -152,7 +151,7 @@ fn what_one_loop_tells_of_instructions_weighs_another_one() {
             ip: Some(Va(entries[0].to)),
             ..sample(*times)
         };
-        weights.look(EVENT, &sample, entries, text);
+        weights.look(EVENT.0, EVENT.1, &sample, entries, text);
     }
     weights.settle();
     let amount = |(entries, times): &(Vec<BranchEntry>, u64)| weights.weight(0, 7, entries) * *times as f64;

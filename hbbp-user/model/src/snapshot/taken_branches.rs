@@ -61,9 +61,9 @@ fn taken_in(drain: &[Interval]) -> Vec<Vec<WeighedBranch>> {
         }));
         for stream in &interval.streams {
             let Some(source) = stream.source else { continue };
-            rows.push(row(stream, (stream.end, Va(0)), nth));
+            rows.push(row(stream, stream.end, Va(0), nth));
             if source != Va(0) {
-                rows.push(row(stream, (source, stream.start), nth));
+                rows.push(row(stream, source, stream.start, nth));
             }
         }
     }
@@ -142,7 +142,7 @@ struct Row {
     nth: usize,
 }
 
-fn row(stream: &StreamCount, (from, to): (Va, Va), nth: usize) -> Row {
+fn row(stream: &StreamCount, from: Va, to: Va, nth: usize) -> Row {
     Row {
         branch: BranchCount {
             event: stream.event,

@@ -23,7 +23,7 @@ pub use sums::{Recorded, Sums, Taken};
 
 use owner::{Ids, NOWHERE, OLDEST, Owners, WATCHED, of_ring};
 use stats::{add, update};
-use table::{Slot, Table};
+use table::{Slot, Table, Younger};
 
 /// What must be known of the machine to read its stacks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,8 +72,8 @@ impl<O: Owner, S: Sums> Streams<O, S> {
     }
 
     /// Where the kernel changes from one task to the next: address and length of the function.
-    pub const fn set_switch(&mut self, switch: (u64, u64)) {
-        self.quirks.switch = switch;
+    pub const fn set_switch(&mut self, start: u64, len: u64) {
+        self.quirks.switch = (start, len);
     }
 
     /// Whether it is time to take what was counted.
@@ -122,14 +122,14 @@ impl<O: Owner, S: Sums> Streams<O, S> {
         };
         let each = S::each(taken, n_streams, n_triggers);
         let ids = self.owners.ids(owner);
-        self.walk(newest, older, ids, (event, times), each);
+        self.walk(newest, older, ids, event, times, each);
         let (oldest, end) = match older {
             [.., before, oldest] => (oldest, before.from),
             [oldest] => (oldest, newest.from),
             // It led to no stream, and none ends at address 0.
             [] => (newest, 0),
         };
-        self.count_oldest(oldest, end, &ids, (event, times), each);
+        self.count_oldest(oldest, end, &ids, event, times, each);
         entries
     }
 
@@ -139,10 +139,11 @@ impl<O: Owner, S: Sums> Streams<O, S> {
         newest: &BranchEntry,
         mut older: &[BranchEntry],
         mut ids: Ids,
-        (event, times): (u32, u64),
+        event: u32,
+        times: u64,
         each: S::Each,
     ) {
-        let mut younger = (newest.from, S::detail(newest));
+        let mut younger = Younger::of::<S>(newest);
         let mut switched = false;
         while let Some(missed) = self.table.follow(&mut older, &mut younger, &ids, each) {
             let Stream { start, end, .. } = missed.stream;
@@ -153,12 +154,12 @@ impl<O: Owner, S: Sums> Streams<O, S> {
                 (switched, ids[0]) = (true, NOWHERE);
             }
             if switched && !is_kernel(start) {
-                self.set_switched_aside((event, times), &ids, each, missed.detail);
+                self.set_switched_aside(event, times, &ids, each, missed.detail);
                 continue;
             }
             let counted = if watched {
                 let id = of_ring(&ids, start) | WATCHED;
-                self.table.add(missed.stream, id, (each, missed.detail))
+                self.table.add(missed.stream, id, each, missed.detail)
             } else {
                 self.table.add_missed(missed, each)
             };
@@ -176,7 +177,8 @@ impl<O: Owner, S: Sums> Streams<O, S> {
     #[cold]
     fn set_switched_aside(
         &mut self,
-        (event, times): (u32, u64),
+        event: u32,
+        times: u64,
         [_, kernel]: &Ids,
         each: S::Each,
         detail: S::Detail,
@@ -196,7 +198,8 @@ impl<O: Owner, S: Sums> Streams<O, S> {
         oldest: &BranchEntry,
         end: u64,
         ids: &Ids,
-        (event, times): (u32, u64),
+        event: u32,
+        times: u64,
         each: S::Each,
     ) {
         let BranchEntry { from, to: start, .. } = *oldest;
@@ -210,7 +213,7 @@ impl<O: Owner, S: Sums> Streams<O, S> {
             start: from,
             end: 0,
         };
-        if !self.table.add(alone, id | OLDEST, (each, S::detail(oldest))) {
+        if !self.table.add(alone, id | OLDEST, each, S::detail(oldest)) {
             self.update(event, |stats| add(&mut stats.refused_oldest, times));
         }
     }
@@ -224,7 +227,7 @@ impl<O: Owner, S: Sums> Streams<O, S> {
     pub fn add(&mut self, stream: Stream, owner: O, each: S::Each, detail: S::Detail) -> bool {
         let ids = self.owners.ids(owner);
         let id = of_ring(&ids, stream.start);
-        self.table.add(stream, id, (each, detail))
+        self.table.add(stream, id, each, detail)
     }
 
     /// Takes out what was counted since the last time, all streams as they are. Some may come twice.

@@ -19,6 +19,25 @@ pub(super) struct Missed<D> {
     home: usize,
 }
 
+/// The branch at which the next stream ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Younger<D> {
+    /// Its own address.
+    from: u64,
+    /// What it tells of the stream.
+    detail: D,
+}
+
+impl<D> Younger<D> {
+    #[inline(always)]
+    pub(super) fn of<S: Sums<Detail = D>>(branch: &BranchEntry) -> Self {
+        Self {
+            from: branch.from,
+            detail: S::detail(branch),
+        }
+    }
+}
+
 /// Streams and branches in oldest slots.
 #[derive(Debug)]
 pub(super) struct Table<S> {
@@ -79,7 +98,7 @@ impl<S: Sums> Table<S> {
     pub(super) fn follow(
         &mut self,
         older: &mut &[BranchEntry],
-        younger: &mut (u64, S::Detail),
+        younger: &mut Younger<S::Detail>,
         ids: &Ids,
         each: S::Each,
     ) -> Option<Missed<S::Detail>> {
@@ -107,7 +126,7 @@ impl<S: Sums> Table<S> {
     }
 
     /// Adds to the count of a stream, wherever it is. Returns whether there was capacity.
-    pub(super) fn add(&mut self, stream: Stream, id: u64, (each, detail): (S::Each, S::Detail)) -> bool {
+    pub(super) fn add(&mut self, stream: Stream, id: u64, each: S::Each, detail: S::Detail) -> bool {
         let home = home_of(stream, id) & (self.slots.len() - 1);
         let missed = Missed {
             stream,
@@ -244,17 +263,17 @@ impl<S: Sums> Table<S> {
 fn hit<S: Sums>(
     slots: &mut [Slot<S>],
     entry: &BranchEntry,
-    younger: &mut (u64, S::Detail),
+    younger: &mut Younger<S::Detail>,
     ids: &Ids,
     each: S::Each,
 ) -> Option<Missed<S::Detail>> {
-    let (end, detail) = *younger;
+    let Younger { from: end, detail } = *younger;
     let stream = Stream {
         from: entry.from,
         start: entry.to,
         end,
     };
-    *younger = (entry.from, S::detail(entry));
+    *younger = Younger::of::<S>(entry);
     let id = of_ring(ids, stream.start);
     let home = home_of(stream, id) & (slots.len() - 1);
     match slots.get_mut(home) {

@@ -40,18 +40,17 @@ impl Ambiguity {
     }
 
     /// How many of `hits`, the first of which came at `first_time`, may have run other bytes than those at that time.
-    /// `passed` are the addresses of the first and the last instruction.
+    /// They passed the instructions from `start` to the last one at `end`.
     #[inline]
-    pub fn of(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
-        let near = passed.0.0 < self.within.end && self.within.start <= passed.1.max(passed.0).0;
+    pub fn of(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
+        let near = start.0 < self.within.end && self.within.start <= end.max(start).0;
         if !near || hits < 2 || self.end <= first_time {
             return 0;
         }
-        self.of_several(passed, first_time, hits)
+        self.of_several(start, end, first_time, hits)
     }
 
-    fn of_several(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
-        let (Va(start), Va(end)) = passed;
+    fn of_several(&self, Va(start): Va, Va(end): Va, first_time: u64, hits: u64) -> u64 {
         // A patch starts with an instruction and is one, or two or three of them.
         let near = self
             .sites
@@ -80,7 +79,7 @@ mod tests {
         };
         let pokes = [poke(80, 0x1000), poke(90, 0x1000), poke(200, 0x2000)];
         let ambiguity = Ambiguity::new(pokes.iter(), 100);
-        let of = |start, end, first| ambiguity.of((Va(start), Va(end)), first, 101);
+        let of = |start, end, first| ambiguity.of(Va(start), Va(end), first, 101);
         assert_eq!(of(0xff0, 0x1010, 0), 20);
         assert_eq!(of(0x1004, 0x1004, 60), 50);
         assert_eq!(of(0x1000, 0x1000, 85), 67);
@@ -90,7 +89,7 @@ mod tests {
         );
         assert_eq!(of(0x2000, 0x2000, 0), 0, "after the drain");
         assert_eq!(
-            ambiguity.of((Va(0x1000), Va(0x1000)), 0, 1),
+            ambiguity.of(Va(0x1000), Va(0x1000), 0, 1),
             0,
             "the first sample is known"
         );

@@ -79,9 +79,9 @@ impl TextChanges {
         self.segments.time().start
     }
 
-    /// How many of `hits` between the addresses `passed`, the first of which came at `first_time`, are ambiguous.
-    pub(super) fn ambiguous(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
-        self.ambiguity.of(passed, first_time, hits)
+    /// How many of `hits` on the instructions from `start` to the one at `end`, the first of which came at `first_time`, are ambiguous.
+    pub(super) fn ambiguous(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
+        self.ambiguity.of(start, end, first_time, hits)
     }
 
     /// Begins a reading of all that was hit. Returns how many there were before.

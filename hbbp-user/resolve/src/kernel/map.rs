@@ -13,12 +13,8 @@ use hbbp_model::snapshot::{ModuleKind, Symbol};
 use super::kallsyms::Kallsyms;
 use super::kcore::TEXT_AREA;
 use super::modules::LoadedModule;
-use super::names::{MODULE_AREA_END, area, named_by_symbol, tagged_runs, written_kind};
-use super::region::PARTS;
-pub use super::region::{KernelModule, KernelModuleIdx, Region, Regions};
-
-/// Name of the kernel image.
-pub const KERNEL: &str = "[kernel]";
+use super::names::{MODULE_AREA_END, area, named_by_symbol, tagged_runs, written};
+pub use super::region::{KERNEL, KernelModule, KernelModuleIdx, Region, Regions};
 
 const PAGE: u64 = 4096;
 /// Regions that may overlap one address: parts of modules and freed programs.
@@ -41,12 +37,11 @@ impl KernelMap {
     /// `image` is where the kernel image lies, for a kernel that hides its symbols.
     pub fn update(&mut self, symbols: Kallsyms, loaded: &[LoadedModule], image: Option<(Va, Va)>, time: u64) {
         if let Some((start, end)) = symbols.image.range().or(image) {
-            self.add_named(KERNEL, (ModuleKind::Kernel, Regions::OfName), start..end, time);
+            self.add_named(KernelModule::image(), start..end, time);
         } else if self.regions.is_empty() {
             // Nothing is known but the area that the image must lie in.
             self.add_named(
-                KERNEL,
-                (ModuleKind::Kernel, Regions::OfName),
+                KernelModule::image(),
                 Va(TEXT_AREA)..Va(TEXT_AREA + (1 << 30)),
                 time,
             );
@@ -56,16 +51,16 @@ impl KernelMap {
             let has_symbols = runs.iter().any(|(tag, _)| *tag == module.name);
             let end = module.start.and_then(|start| start.checked_add(module.len));
             if let (Some(start), Some(end), false) = (module.start, end, has_symbols) {
-                self.add_named(&module.name, PARTS, start..end, time);
+                self.add_named(KernelModule::of_parts(&module.name), start..end, time);
             }
         }
         for (tag, run) in &runs {
-            self.add_named(tag, PARTS, run.clone(), time);
+            self.add_named(KernelModule::of_parts(tag), run.clone(), time);
         }
         for symbol in symbols.tagged() {
-            if let Some((name, kind)) = named_by_symbol(&symbol) {
+            if let Some(module) = named_by_symbol(&symbol) {
                 let end = Va(symbol.start.0.saturating_add(symbol.len));
-                self.add_named(&name, kind, symbol.start..end, time);
+                self.add_named(module, symbol.start..end, time);
             }
         }
         self.symbols = symbols;
@@ -74,9 +69,8 @@ impl KernelMap {
     /// Text came that the kernel wrote: a BPF program or a trampoline.
     pub fn came(&mut self, start: Va, len: u32, name: &str, time: u64) {
         let end = start.checked_add(u64::from(len)).filter(|end| start < *end);
-        let kind = written_kind(name);
         if let Some(end) = end {
-            self.add_named(name, (kind, Regions::One), start..end, time);
+            self.add_named(written(name), start..end, time);
         }
     }
 
@@ -102,7 +96,7 @@ impl KernelMap {
         time: u64,
     ) -> Option<Region> {
         let start = part.start;
-        self.add_named(name, PARTS, part, time);
+        self.add_named(KernelModule::of_parts(name), part, time);
         let added = self.regions.range((start, 0)..=(start, u64::MAX)).next_back();
         let region = added.map(|(_, region)| *region).filter(|r| r.from == time)?;
         self.functions.insert((start, time), functions);
@@ -176,8 +170,13 @@ impl KernelMap {
         let start = Va(at.0 / PAGE * PAGE);
         let end = Va(start.0.saturating_add(PAGE));
         let module = self.modules.iter().position(|m| m.name == name);
-        let module =
-            module.unwrap_or_else(|| self.add_module(name, ModuleKind::Trampoline, Regions::Unnamed));
+        let module = module.unwrap_or_else(|| {
+            self.add_module(KernelModule {
+                name: name.to_owned(),
+                kind: ModuleKind::Trampoline,
+                regions: Regions::Unnamed,
+            })
+        });
         self.add_region(Region {
             start,
             end,
@@ -281,22 +280,25 @@ impl KernelMap {
 
     /// Adds a region unless it is there already, or begins in one of the same module: symbols show its first function, records
     /// the start of its text.
-    fn add_named(&mut self, name: &str, (kind, regions): (ModuleKind, Regions), range: Range<Va>, from: u64) {
+    fn add_named(&mut self, module: KernelModule, range: Range<Va>, from: u64) {
         let (start, end) = (range.start, range.end);
         let at_start = || {
             self.regions
                 .range((start, 0)..=(start, u64::MAX))
                 .map(|(_, region)| region)
         };
-        let same = |r: &Region| r.until == u64::MAX && self.module(r.module).is_some_and(|m| m.name == name);
+        let same =
+            |r: &Region| r.until == u64::MAX && self.module(r.module).is_some_and(|m| m.name == module.name);
         let mut before = self.regions.range(..=(start, u64::MAX)).rev().take(MAX_OVERLAP);
-        let inside = regions == Regions::OfName && before.any(|(_, r)| start < r.end && same(r));
+        let inside = module.regions == Regions::OfName && before.any(|(_, r)| start < r.end && same(r));
         if inside || at_start().any(same) || end <= start {
             return;
         }
-        let is_same = |m: &KernelModule| m.name == name && m.kind == kind && regions == Regions::OfName;
+        let is_same = |known: &KernelModule| {
+            known.name == module.name && known.kind == module.kind && module.regions == Regions::OfName
+        };
         let known = self.modules.iter().position(is_same);
-        let module = known.unwrap_or_else(|| self.add_module(name, kind, regions));
+        let module = known.unwrap_or_else(|| self.add_module(module));
         self.add_region(Region {
             start,
             end,
@@ -306,12 +308,8 @@ impl KernelMap {
         });
     }
 
-    fn add_module(&mut self, name: &str, kind: ModuleKind, regions: Regions) -> KernelModuleIdx {
-        self.modules.push(KernelModule {
-            name: name.to_owned(),
-            kind,
-            regions,
-        });
+    fn add_module(&mut self, module: KernelModule) -> KernelModuleIdx {
+        self.modules.push(module);
         self.modules.len() - 1
     }
 

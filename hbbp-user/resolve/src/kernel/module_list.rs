@@ -80,7 +80,8 @@ fn read_symbols(
     });
     let last = entries.clone().map(|(name, _)| name).max().unwrap_or(0);
     let names = read_names(Va(names), last, read);
-    let exported = read_exported(module.exported, read)?;
+    let (table, n_exported) = module.exported;
+    let exported = read_exported(table, n_exported, read)?;
     for ((name, address), kind) in entries.zip(kinds) {
         let name = visible(names.get(usize::try_from(name).ok()?..)?)?;
         if name.is_empty() || !kind.is_ascii_alphabetic() {
@@ -106,7 +107,7 @@ fn read_symbols(
 }
 
 /// Addresses and names of the symbols that a module exports to all.
-fn read_exported((table, n): (Va, u32), read: Read<'_>) -> Option<BTreeSet<(u64, String)>> {
+fn read_exported(table: Va, n: u32, read: Read<'_>) -> Option<BTreeSet<(u64, String)>> {
     if n == 0 || MAX_EXPORTED < n {
         return (n == 0).then(BTreeSet::new);
     }

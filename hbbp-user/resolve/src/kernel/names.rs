@@ -6,7 +6,7 @@ use hbbp_model::addr::Va;
 use hbbp_model::snapshot::ModuleKind;
 
 use super::kallsyms::{Kallsyms, KernelSymbol};
-use super::map::Regions;
+use super::region::{KernelModule, Regions};
 
 /// End of the area of modules, which follows that of the image (1 GiB, or 512 MiB without KASLR).
 pub const MODULE_AREA_END: u64 = 0xffff_ffff_ff00_0000;
@@ -32,12 +32,23 @@ pub fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
 }
 
 /// The module of a symbol that is one by itself: a BPF program, a trampoline, a page of kprobes.
-pub fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<(String, (ModuleKind, Regions))> {
+pub fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<KernelModule> {
     match symbol.tag? {
-        "bpf" => Some((symbol.name.to_owned(), (written_kind(symbol.name), Regions::One))),
-        tag => tag
-            .strip_prefix("__builtin__")
-            .map(|what| (format!("[{what}]"), (ModuleKind::Trampoline, Regions::OfName))),
+        "bpf" => Some(written(symbol.name)),
+        tag => tag.strip_prefix("__builtin__").map(|what| KernelModule {
+            name: format!("[{what}]"),
+            kind: ModuleKind::Trampoline,
+            regions: Regions::OfName,
+        }),
+    }
+}
+
+/// The module of text that the kernel wrote, which no other text belongs to.
+pub fn written(name: &str) -> KernelModule {
+    KernelModule {
+        name: name.to_owned(),
+        kind: written_kind(name),
+        regions: Regions::One,
     }
 }
 

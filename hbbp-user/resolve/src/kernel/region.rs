@@ -3,6 +3,9 @@
 use hbbp_model::addr::Va;
 use hbbp_model::snapshot::ModuleKind;
 
+/// Name of the kernel image.
+pub const KERNEL: &str = "[kernel]";
+
 /// Index of a module of this map.
 pub type KernelModuleIdx = usize;
 
@@ -15,6 +18,26 @@ pub struct KernelModule {
     pub kind: ModuleKind,
     /// Which regions belong to it.
     pub regions: Regions,
+}
+
+impl KernelModule {
+    /// The kernel image.
+    pub(super) fn image() -> Self {
+        Self {
+            name: KERNEL.to_owned(),
+            kind: ModuleKind::Kernel,
+            regions: Regions::OfName,
+        }
+    }
+
+    /// A kernel module, which has several parts.
+    pub(super) fn of_parts(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: ModuleKind::KernelModule,
+            regions: Regions::OfName,
+        }
+    }
 }
 
 /// Which regions belong to a module.
@@ -42,6 +65,3 @@ pub struct Region {
     /// When it went, in ns; `u64::MAX` where it did not.
     pub until: u64,
 }
-
-/// A kernel module, which has several parts.
-pub(super) const PARTS: (ModuleKind, Regions) = (ModuleKind::KernelModule, Regions::OfName);

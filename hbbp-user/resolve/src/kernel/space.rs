@@ -194,10 +194,10 @@ impl KernelSpace {
         self.changes.switched(time);
     }
 
-    /// How many of `hits` between the addresses `passed`, the first of which came at `first_time`, may have run other
-    /// bytes.
-    pub fn ambiguous(&self, passed: (Va, Va), first_time: u64, hits: u64) -> u64 {
-        self.changes.ambiguous(passed, first_time, hits)
+    /// How many of `hits` on the instructions from `start` to the one at `end`, the first of which came at `first_time`, may
+    /// have run other bytes.
+    pub fn ambiguous(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
+        self.changes.ambiguous(start, end, first_time, hits)
     }
 
     /// Whether an address lies where modules are loaded, but in none that is known, and on a page that symbols were not

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::hit_mappings::MappedAt;
 use super::image_set::ImageIdx;
 use super::process_image::Generation;
 use super::process_index::Remapped;
@@ -12,8 +13,7 @@ use hbbp_model::snapshot::ProcessIdx;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct RanText {
     pub(super) process: ProcessIdx,
-    /// The mapping, by (start, from).
-    pub(super) mapping: (Va, u64),
+    pub(super) mapping: MappedAt,
     /// The start of the range in its image.
     pub(super) at: ImageAddr,
 }

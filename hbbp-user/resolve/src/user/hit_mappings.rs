@@ -9,7 +9,15 @@ use hbbp_model::snapshot::ProcessIdx;
 
 /// The mappings of all process images that were hit, in one table: most images have one or two, and live for a moment.
 #[derive(Debug, Default)]
-pub(super) struct HitMappings(BTreeMap<(ProcessIdx, Va, u64), HitMapping>);
+pub(super) struct HitMappings(BTreeMap<(ProcessIdx, MappedAt), HitMapping>);
+
+/// Which mapping of a process image: others were at the same address before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct MappedAt {
+    pub(super) start: Va,
+    /// Since when it is there, in ns.
+    pub(super) from: u64,
+}
 
 /// A mapping of a process image that was hit.
 #[derive(Clone, Copy, Debug)]
@@ -38,28 +46,34 @@ pub(super) enum Shows {
 }
 
 impl HitMappings {
-    /// The mapping of a process image by (start, from).
-    pub(super) fn get(&self, process: ProcessIdx, (start, from): (Va, u64)) -> Option<&HitMapping> {
-        self.0.get(&(process, start, from))
+    /// A mapping of a process image.
+    pub(super) fn get(&self, process: ProcessIdx, mapping: MappedAt) -> Option<&HitMapping> {
+        self.0.get(&(process, mapping))
     }
 
     /// Notes what the memory of a mapping was found to show.
-    pub(super) fn set_shows(&mut self, process: ProcessIdx, (start, from): (Va, u64), shows: Shows) {
-        if let Some(hit) = self.0.get_mut(&(process, start, from)) {
+    pub(super) fn set_shows(&mut self, process: ProcessIdx, mapping: MappedAt, shows: Shows) {
+        if let Some(hit) = self.0.get_mut(&(process, mapping)) {
             hit.shows = shows;
         }
     }
 
-    pub(super) fn insert(&mut self, process: ProcessIdx, (start, from): (Va, u64), hit: HitMapping) {
-        self.0.insert((process, start, from), hit);
+    pub(super) fn insert(&mut self, process: ProcessIdx, mapping: MappedAt, hit: HitMapping) {
+        self.0.insert((process, mapping), hit);
     }
 
-    /// The mappings of a process image, by (start, from).
-    pub(super) fn of(&self, process: ProcessIdx) -> impl Iterator<Item = ((Va, u64), &HitMapping)> {
-        let all = (process, Va(0), 0)..=(process, Va(u64::MAX), u64::MAX);
-        self.0
-            .range(all)
-            .map(|((_, start, from), hit)| ((*start, *from), hit))
+    /// The mappings of a process image, in order.
+    pub(super) fn of(&self, process: ProcessIdx) -> impl Iterator<Item = (MappedAt, &HitMapping)> {
+        let first = MappedAt {
+            start: Va(0),
+            from: 0,
+        };
+        let last = MappedAt {
+            start: Va(u64::MAX),
+            from: u64::MAX,
+        };
+        let all = (process, first)..=(process, last);
+        self.0.range(all).map(|((_, mapping), hit)| (*mapping, hit))
     }
 
     /// The images of all of them.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::hit_mappings::HitMapping;
+use super::hit_mappings::{HitMapping, MappedAt};
 use super::image_set::ImageIdx;
 use super::process_image::Generation;
 use crate::raw::TaskKey;
@@ -65,7 +65,7 @@ impl HitProcess {
     /// Hands it over with its mappings, the modules that its images became, and its cgroup as an index of these.
     pub(super) fn emit<'a>(
         self,
-        mappings: impl Iterator<Item = ((Va, u64), &'a HitMapping)>,
+        mappings: impl Iterator<Item = (MappedAt, &'a HitMapping)>,
         became: &HashMap<ImageIdx, ModuleIdx>,
         cgroups: &mut CgroupTable,
     ) -> Process {
@@ -79,7 +79,7 @@ impl HitProcess {
                 from,
             })
         };
-        let mapped = mappings.flat_map(|((start, from), hit)| {
+        let mapped = mappings.flat_map(|(MappedAt { start, from }, hit)| {
             let parts = unpatched(&(start..hit.end), from, &self.patched);
             parts
                 .into_iter()

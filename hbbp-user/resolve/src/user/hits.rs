@@ -3,7 +3,7 @@
 //! Lookups are the same for live runs and recordings; [`Origin`] says where the bytes come from.
 
 use super::comparison::RanText;
-use super::hit_mappings::{HitMapping, PrivateFile, Shows};
+use super::hit_mappings::{HitMapping, MappedAt, PrivateFile, Shows};
 use super::mapping::ImageMapping;
 use super::process_image::{Mapper, ProcessImage};
 use super::space::{Origin, RanMapping, UserSpace};
@@ -110,7 +110,7 @@ impl UserSpace {
             if let Origin::Live(live) = &mut self.origin
                 && hit.private.is_some()
             {
-                let (at, mapping) = (held.start, (start, from));
+                let (at, mapping) = (held.start, MappedAt { start, from });
                 live.comparison.ran(RanText { process, mapping, at });
             }
             let end = start.checked_add(held.end.since(hit.image_start)?)?;
@@ -146,7 +146,10 @@ impl UserSpace {
             from: mapping.from,
             hit,
         };
-        let key = (mapping.start, mapping.from);
+        let key = MappedAt {
+            start: mapping.start,
+            from: mapping.from,
+        };
         if let Some(known) = self.hit_mappings.get(process, key) {
             return Some(of(*known));
         }
@@ -195,7 +198,11 @@ impl UserSpace {
             hit_since: 0,
             shows: Shows::Unknown,
         };
-        self.hit_mappings.insert(process, (named.base, 0), hit);
+        let mapping = MappedAt {
+            start: named.base,
+            from: 0,
+        };
+        self.hit_mappings.insert(process, mapping, hit);
         Some(RanMapping {
             process,
             generation: None,

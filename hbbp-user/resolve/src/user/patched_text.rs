@@ -134,7 +134,7 @@ impl<'a> Compare<'a> {
         };
         let base = Va(ran
             .mapping
-            .0
+            .start
             .0
             .wrapping_add(range.start.0)
             .wrapping_sub(hit.image_start.0));
@@ -143,7 +143,7 @@ impl<'a> Compare<'a> {
             return Ok(None);
         };
         let at = self
-            .mapped_part(hit, &(ran.mapping.0..hit.end), base..end)
+            .mapped_part(hit, &(ran.mapping.start..hit.end), base..end)
             .ok_or(Unread)?;
         let tgid = self.process.task.tgid;
         let known = self.known(ran, &at, &range);
@@ -210,7 +210,9 @@ impl<'a> Compare<'a> {
     /// The bytes that are known of a range, where it was patched before.
     fn known(&self, ran: &RanText, at: &Range<Va>, range: &Range<ImageAddr>) -> Option<&'a [u8]> {
         let patched = self.process.patched.range((at.start, 0)..=(at.start, u64::MAX));
-        let (_, patched) = patched.last().filter(|((_, from), _)| ran.mapping.1 <= *from)?;
+        let (_, patched) = patched
+            .last()
+            .filter(|((_, from), _)| ran.mapping.from <= *from)?;
         let (_, bytes) = self.images.text(patched.image)?.range_at(range.start)?;
         Some(bytes)
     }
@@ -223,8 +225,8 @@ impl<'a> Compare<'a> {
                 && self.drain.start <= remapped.time
         });
         match of_range.map(|remapped| remapped.time).max() {
-            Some(time) => (time, time == ran.mapping.1),
-            None if hit.hit_since == self.drain.start => (ran.mapping.1, true),
+            Some(time) => (time, time == ran.mapping.from),
+            None if hit.hit_since == self.drain.start => (ran.mapping.from, true),
             None => (self.drain.start, false),
         }
     }

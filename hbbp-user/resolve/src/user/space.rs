@@ -135,7 +135,7 @@ impl UserSpace {
     pub fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
         self.processes.iter().zip(1..).flat_map(|(process, idx)| {
             let mappings = self.hit_mappings.of(ProcessIdx(idx));
-            let replaced = replaced_at(mappings.map(|((start, from), hit)| (start..hit.end, from)));
+            let replaced = replaced_at(mappings.map(|(mapping, hit)| (mapping.start..hit.end, mapping.from)));
             let patched = process.patched.iter().filter(|(_, range)| !range.always);
             replaced.chain(patched.map(|((_, from), _)| *from))
         })

@@ -40,14 +40,13 @@ impl UserSpace {
         let key = (process, if is_beyond { Thread::OTHERS } else { tid });
         let entry = match threads.entries.get(&key) {
             Some(entry) => *entry,
-            None => self.add_thread(key),
+            None => self.add_thread(process, key.1),
         };
         self.threads.last = Some(((process, tid), entry));
         entry
     }
 
-    fn add_thread(&mut self, key: (ProcessIdx, u32)) -> ProcessIdx {
-        let (process, tid) = key;
+    fn add_thread(&mut self, process: ProcessIdx, tid: u32) -> ProcessIdx {
         let Some(image) = hit_process(&mut self.processes, process) else {
             return process;
         };
@@ -67,7 +66,7 @@ impl UserSpace {
         });
         // The kernel precedes all of them.
         let entry = ProcessIdx(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
-        self.threads.entries.insert(key, entry);
+        self.threads.entries.insert((process, tid), entry);
         entry
     }
 }

@@ -140,9 +140,9 @@ impl Session {
         let (mut kernel, notes) = open_kernel_space(probe, image, &facts)?;
         kernel.keep(text);
         if collector.has_stacks()
-            && let Some(switch) = kernel.switch()
+            && let Some((start, len)) = kernel.switch()
         {
-            collector.tell_switch(switch);
+            collector.tell_switch(start, len);
         }
         run.notes.extend(notes_in_words(notes));
         if text == TextHistory::Once {

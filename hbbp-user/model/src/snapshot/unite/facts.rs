@@ -73,7 +73,10 @@ pub(super) fn add(run: &mut Run, next: Run) {
     run.own_cpu = run.own_cpu.saturating_add(next.own_cpu);
     run.own_memory = run.own_memory.max(next.own_memory);
     run.own_sampling = run.own_sampling.saturating_add(next.own_sampling);
-    run.budget = run.budget.zip(next.budget).map(larger_budget);
+    run.budget = run
+        .budget
+        .zip(next.budget)
+        .map(|(budget, next)| larger_budget(budget, next));
     for note in next.notes {
         if !run.notes.contains(&note) {
             run.notes.push(note);
@@ -105,7 +108,7 @@ pub(super) fn add(run: &mut Run, next: Run) {
     }
 }
 
-fn larger_budget((a, b): (CpuBudget, CpuBudget)) -> CpuBudget {
+fn larger_budget(a: CpuBudget, b: CpuBudget) -> CpuBudget {
     CpuBudget {
         share: a.share.max(b.share),
         programs: if a.programs == b.programs {

@@ -51,7 +51,8 @@ impl Word {
         self,
         out: &mut Vec<u8>,
         n: usize,
-        (event, process): (EventIdx, ProcessIdx),
+        event: EventIdx,
+        process: ProcessIdx,
         kind: bool,
     ) -> Self {
         let word = self.number(out, n as u64).number(out, event.0.into());

@@ -17,7 +17,7 @@ pub(in super::super) fn of_branches(branches: &[BranchCount]) -> Vec<u8> {
         let Some((event, process, full)) = group.first().map(key) else {
             continue;
         };
-        word = word.group(&mut out, group.len(), (event, process), full);
+        word = word.group(&mut out, group.len(), event, process, full);
         for count in group {
             let from = count.from.0;
             word = word.difference(&mut out, from.wrapping_sub(last));

@@ -23,7 +23,7 @@ pub(in super::super) fn of_ips(ips: &[IpCount]) -> Vec<u8> {
         let Some((event, process, exact)) = group.first().map(key) else {
             continue;
         };
-        word = word.group(&mut out, group.len(), (event, process), exact);
+        word = word.group(&mut out, group.len(), event, process, exact);
         for count in group {
             word = word.difference(&mut out, count.ip.0.wrapping_sub(last));
             last = count.ip.0;

@@ -41,7 +41,7 @@ pub(in super::super) fn of_streams(streams: &[StreamCount]) -> Vec<u8> {
         let Some((event, process, has_source)) = group.first().map(key) else {
             continue;
         };
-        word = word.group(&mut out, group.len(), (event, process), has_source);
+        word = word.group(&mut out, group.len(), event, process, has_source);
         for count in group {
             let start = count.start.0;
             word = word.difference(&mut out, start.wrapping_sub(last));
