@@ -10,7 +10,7 @@ mod ci;
 mod clean_room;
 mod command;
 mod experiments;
-mod man;
+mod manual;
 mod package;
 mod run;
 mod setup;
@@ -50,8 +50,6 @@ enum Task {
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
-    /// Write man pages and shell completions to target/man.
-    Man,
     /// Build a Debian package of the program, its service and its man pages in target/debian.
     Package,
     /// Build hbbp-sys and run it as root.
@@ -105,7 +103,6 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
     match args.task {
         Task::Setup => setup::setup(Needs::AllTests, install),
         Task::Build => build::build(install),
-        Task::Man => man::man(install),
         Task::Package => package::package(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),
