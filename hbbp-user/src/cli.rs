@@ -11,6 +11,7 @@ mod diff;
 mod eval;
 mod export;
 mod format;
+mod generated;
 mod mistaken;
 mod processwatch;
 mod record;
@@ -21,6 +22,7 @@ mod top;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::cmd::Job;
 use crate::cmd::kernel_text::KernelTextOptions;
@@ -33,6 +35,7 @@ use diff::{DiffArgs, MergeArgs};
 use eval::EvalArgs;
 use export::ExportArgs;
 use format::{TEXT_OR_JSON, one_of};
+use generated::ManArgs;
 use hbbp_model::profile::STANDARD;
 use hbbp_model::streams::{KernelCounts, ThreadCounts};
 use hbbp_output::report::{Format, TextOrJson};
@@ -145,6 +148,15 @@ enum Command {
         #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
         format: TextOrJson,
     },
+    /// Print the completion script of a shell.
+    #[command(after_long_help = generated::COMPLETIONS_HELP)]
+    Completions {
+        /// Shell that the script is for.
+        shell: Shell,
+    },
+    /// Print a man page, or write all of them to a directory.
+    #[command(after_long_help = generated::MAN_HELP)]
+    Man(ManArgs),
 }
 
 impl Cli {
@@ -229,6 +241,8 @@ impl Cli {
                 write,
                 format,
             })),
+            Some(Command::Completions { shell }) => Ok(generated::completions(shell)),
+            Some(Command::Man(man)) => man.into_job(),
         }
     }
 }

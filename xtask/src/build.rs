@@ -9,7 +9,7 @@ use crate::command;
 use crate::setup::{self, Install, Needs};
 
 /// The program.
-const PROGRAM: &str = "target/release/hbbp-sys";
+pub(crate) const PROGRAM: &str = "target/release/hbbp-sys";
 
 /// The file that debuggers find by the link in the program.
 const DEBUG_FILE: &str = "target/release/hbbp-sys.debug";

@@ -11,7 +11,7 @@ mod ci;
 mod clean_room;
 mod command;
 mod experiments;
-mod man;
+mod manual;
 mod package;
 mod run;
 mod setup;
@@ -53,8 +53,6 @@ enum Task {
     Build,
     /// Write the generated parts of README and book, and the pages to target/book.
     Book,
-    /// Write man pages and shell completions to target/man.
-    Man,
     /// Build a Debian package of the program, its service and its man pages in target/debian.
     Package,
     /// Build hbbp-sys and run it as root.
@@ -109,7 +107,6 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
         Task::Setup => setup::setup(Needs::AllTests, install),
         Task::Build => build::build(install),
         Task::Book => book::book(install),
-        Task::Man => man::man(install),
         Task::Package => package::package(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),

@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use crate::setup::{self, Install, Needs};
-use crate::{build, command, man};
+use crate::{build, command, manual};
 
 /// Where cargo-deb puts the package.
 const FOLDER: &str = "target/debian";
@@ -13,8 +13,8 @@ const FOLDER: &str = "target/debian";
 /// Builds the package.
 pub(crate) fn package(install: Install) -> Result<()> {
     setup::setup(Needs::Package, install)?;
-    man::man(install)?;
     build::build(install)?;
+    manual::write(&command::workspace().join(build::PROGRAM))?;
     let package = ["deb", "--quiet", "--no-build", "--package", "hbbp-user"];
     command::run(command::cargo().args(package))?;
     println!("the package is in {FOLDER}; to install it: apt install ./{FOLDER}/*.deb");

@@ -11,34 +11,22 @@ use crate::cmd::export::{ExportFormat, ExportLines, ExportOptions, ImageFormat, 
 use hbbp_output::export::StreamFilter;
 use hbbp_output::export::counts::CountSource;
 
-/// The formats and their lines.
+/// What holds for several formats; each is explained where it is defined.
 pub(super) const EXPORT_HELP: &str = "\
-Formats of one image (--image), in the addresses of its file, for compilers and binary optimizers:
-  bolt       pre-aggregated profile for perf2bolt --pa and llvm-bolt --pa
-  profgen    llvm-profgen --unsymbolized-profile
-  ranges     create_llvm_prof --profiler=text; addresses are file offsets, for .ko files too
-  perf-script  stacks as of `perf script -F ip,brstack` with counts, for llvm-profgen --perfscript
-  autofdo    LLVM's sample profile (clang -fprofile-sample-use), with inlined functions
-  extbinary  the same in LLVM's extensible binary form
+bolt, profgen, ranges, perf-script, autofdo and extbinary are profiles of one image (--image), in
+the addresses of its file, for compilers and binary optimizers. streams, branches, counts and
+entries are lines for scripts, of all images, as recorded. The other formats hold the whole
+profile, or the module of --image.
 
-Formats of the whole profile, or of the module of --image:
-  collapsed  ring;module;function;category executions, for flame graphs
-  callgrind  for KCachegrind and callgrind_annotate, by instruction and source line
-  pprof      gzipped protobuf; labels ring, category, extension, mnemonic and process
-  firefox    for profiler.firefox.com; one thread for each process
-  parquet    one row for each instruction address and process
-  arrow      the same as an Arrow IPC file
-  blocks     basic blocks as CSV: bytes in hexadecimal, executions, cycles (BHive, uiCA)
-  mca        the heaviest basic blocks as assembly for llvm-mca
-
-bolt, profgen, ranges and perf-script hold ranges and taken branches: recorded streams, scaled to executions and
-balanced as in the report; those of perf-script add up to the number of recorded streams. The other formats
-hold the executions of the report, by address.
+bolt, profgen, ranges and perf-script hold ranges and taken branches: recorded streams, scaled to
+executions and balanced as in the report; those of perf-script add up to the number of recorded
+streams. autofdo, extbinary and the formats of the whole profile hold the executions of the report,
+by address.
 Where executions are relative, counts are thousandths of them. What a format cannot hold is counted
 on standard error. Of a merged profile, the formats of one image and collapsed hold the sum of all
 runs; the others take profiles of one run.
 
-Lines for scripts, of all images, as recorded:
+Lines for scripts:
   M PATH BUILDID                start of a module; BUILDID is - if unknown
   S START END COUNT             stream: addresses of its first and last instruction
   B FROM TO COUNT MISPREDICTED  branch; a target in another module is BUILDID:ADDRESS
@@ -70,38 +58,58 @@ pub(super) struct ExportArgs {
     /// Print streams as recorded, without discarding impossible ones.
     #[arg(long)]
     raw: bool,
-    /// Source of the counts. lbr: recorded streams through each instruction, not scaled by the period. ebs, hybrid:
-    /// estimated executions. Default: lbr if there are streams, else ebs.
+    /// Source of the counts (needs --format counts). Default: lbr if there are streams, else ebs.
     #[arg(long, value_enum)]
     source: Option<SourceArg>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum FormatArg {
+    /// Code from the target of one recorded branch to the source of the next: a line for each, with its count.
     Streams,
+    /// Taken branches with counts and mispredictions: a line for each source and target.
     Branches,
+    /// Executions of each instruction: a line for each address.
     Counts,
+    /// Every branch stack of a recording, as a line of `perf script -F ip,brstack`.
     Entries,
+    /// Pre-aggregated profile of one image, for `perf2bolt --pa` and `llvm-bolt --pa`.
     Bolt,
+    /// Unsymbolized profile of one image, for `llvm-profgen --unsymbolized-profile`.
     Profgen,
+    /// Text of one image for `create_llvm_prof --profiler=text`; file offsets, so .ko files work too.
     Ranges,
+    /// Stacks of one image as of `perf script -F ip,brstack`, with counts, for `llvm-profgen --perfscript`.
     PerfScript,
+    /// LLVM's sample profile of one image (`clang -fprofile-sample-use`), with inlined functions.
     Autofdo,
+    /// The same sample profile in LLVM's extensible binary form.
     Extbinary,
+    /// Lines `ring;module;function;category executions`, for flame graphs.
     Collapsed,
+    /// For KCachegrind and callgrind_annotate, by instruction and source line.
     Callgrind,
+    /// Gzipped protobuf for pprof; labels ring, category, extension, mnemonic and process.
     Pprof,
+    /// JSON for profiler.firefox.com; one thread for each process.
     Firefox,
+    /// Parquet table: one row for each instruction address and process.
     Parquet,
+    /// The same table as an Arrow IPC file.
     Arrow,
+    /// Basic blocks as CSV: bytes in hexadecimal, executions, cycles (BHive, uiCA).
     Blocks,
+    /// The heaviest basic blocks as assembly, for llvm-mca.
     Mca,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SourceArg {
+    /// Recorded streams through each instruction, not scaled by the period.
     Lbr,
+    /// Executions estimated from eventing IPs.
     Ebs,
+    /// Executions as in the report: EBS or LBR, as the rule chooses for each block.
     Hybrid,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct RecordArgs {
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
     /// Sampling period of branch stacks, in taken branches.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     branch_period: Option<u64>,
     /// Sample core cycles as well, every N of them (default: 3000017): reports then show CPI, by instruction up to loop and
     /// process. Where there are no counters, the clock is sampled anyway.
@@ -41,16 +41,16 @@ pub(super) struct RecordArgs {
     /// Sample branch stacks of the kernel and of user code by an event for each, so that the ring that runs less has more of them: at
     /// most four times as many as it has by its share. Takes one counter more. The kernel begins with four times as many; where
     /// counters follow tasks (--pid, a command) it keeps them, as such counters cannot change.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     rings_apart: bool,
     /// Take call chains with the samples of time (implies --time), so that `report --view loops` charges the time of what was
     /// called to the loops and lines that called it. User code must keep frame pointers; where it keeps none, callers are not
     /// known.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     callers: bool,
     /// Sampling frequency on each CPU, instead of a period; the kernel adapts the period to it.
     #[arg(short = 'F', long, value_name = "HERTZ", conflicts_with = "period",
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     frequency: Option<u64>,
     /// Measure this process and its descendants.
     #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
@@ -65,28 +65,28 @@ pub(super) struct RecordArgs {
     #[arg(short, long, conflicts_with_all = ["pid", "cpu", "cgroup"])]
     all: bool,
     /// Count kernel code separately for each process (implied by `--rows process`).
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     split_kernel: bool,
     /// Count each thread separately, for `--rows thread` (implied by it): more rows, and a larger profile.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     per_thread: bool,
     /// Capacity of the count map in distinct addresses between two drains. Default: grows with the number of CPUs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(64..=(1 << 24)), hide_short_help = true)]
     map_entries: Option<u32>,
     /// Read kernel text only once, at the end, for comparison with other tools: samples in code patched or unloaded
     /// earlier are misattributed or unresolved.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     text_once: bool,
     /// Count classes of instructions (loads, stores, branches, ..) exactly beside the samples, on the counters that are free: the
     /// counts stand in the report, and tie the estimate.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     classes: bool,
     /// Log to standard error what the programs in the kernel refuse, and why.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(super) verbose: bool,
     /// Static image of the running kernel (vmlinux or boot image), for kernel text and function names where the live
     /// ones cannot be read. Default: the image with the build id of the kernel in the usual locations.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     vmlinux: Option<PathBuf>,
     /// Command to run and measure.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pid", "cpu", "cgroup"])]
@@ -98,7 +98,7 @@ pub(super) struct RecordArgs {
 #[command(next_help_heading = "Recording")]
 pub(super) struct EndedArgs {
     /// Keep each process apart. Where more than sixteen of one command name and cgroup have ended, they are one otherwise.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     each_process: bool,
 }
 

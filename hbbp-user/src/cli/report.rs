@@ -17,7 +17,7 @@ use hbbp_output::report::{Colours, Format, Look};
 #[derive(Debug, Args)]
 pub(super) struct RuleArgs {
     /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, `late` (for stacks read in the interrupt), or a rule file.
-    #[arg(long, value_name = "RULE", default_value = "balanced")]
+    #[arg(long, value_name = "RULE", default_value = "balanced", hide_short_help = true)]
     pub(super) rule: String,
 }
 
@@ -53,14 +53,14 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
     /// Groups of instructions as further dimensions, a TOML file; may be repeated.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     taxonomy: Vec<PathBuf>,
     /// Exit with status 3 if the share of some instructions contradicts this, e.g. 'extension=AVX512*>1%'; may be
     /// repeated.
-    #[arg(long, value_name = "FILTER<SHARE%")]
+    #[arg(long, value_name = "FILTER<SHARE%", hide_short_help = true)]
     require: Vec<String>,
     /// Level of confidence of --require, in percent.
-    #[arg(long, value_name = "PERCENT", default_value = "95")]
+    #[arg(long, value_name = "PERCENT", default_value = "95", hide_short_help = true)]
     confidence: Confidence,
     #[command(flatten)]
     rule: RuleArgs,
@@ -80,10 +80,10 @@ pub(super) struct ReportArgs {
     format: Format,
     /// Show the rows also by period of the run: sparklines in text, all figures with --format csv and json, a stacked
     /// area in a page.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     over_time: bool,
     /// Exit with status 3 if the measurement misses a quality limit or has too few samples for a --require.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(super) strict: bool,
 }
 
@@ -198,7 +198,7 @@ impl ReportArgs {
 #[derive(Debug, Args)]
 pub(super) struct LookArgs {
     /// Show functions by the names of the symbol tables, not demangled.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_demangle: bool,
 }
 

@@ -19,6 +19,7 @@ mod interval;
 pub mod kernel_text;
 mod keyboard;
 mod locations;
+pub mod manual;
 mod measure;
 pub mod merge;
 pub mod pager;
@@ -86,6 +87,10 @@ pub enum Job {
     Daemon(daemon::DaemonOptions),
     /// Print the columns that such a mix can have.
     ListColumns(processwatch::Columns),
+    /// Print a text that is generated from the definition of the command line.
+    Print(Vec<u8>),
+    /// Write man pages to a directory.
+    SaveManual(Vec<manual::Page>, PathBuf),
 }
 
 /// How a job ended.
@@ -162,6 +167,11 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         Job::ListColumns(columns) => {
             up_to_a_closed_pipe(processwatch::list(*columns, out)).map(|()| Done::default())
         }
+        Job::Print(text) => {
+            let printed = out.write_all(text).map_err(anyhow::Error::from);
+            up_to_a_closed_pipe(printed).map(|()| Done::default())
+        }
+        Job::SaveManual(pages, folder) => manual::save(pages, folder).map(|()| Done::default()),
         Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)).map(|()| Done::default()),
     }
 }

@@ -152,19 +152,19 @@ fn package_holds_the_program_its_service_and_its_manual() {
         return;
     }
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_hbbp-sys"));
     let man = workspace.join("target/man");
-    std::fs::create_dir_all(&man).unwrap();
-    clap_mangen::generate_to(Cli::command(), &man).unwrap();
-    for shell in [
-        clap_complete::Shell::Bash,
-        clap_complete::Shell::Zsh,
-        clap_complete::Shell::Fish,
+    output(Command::new(program).args(["man", "--output"]).arg(&man)).unwrap();
+    for (shell, file) in [
+        ("bash", "hbbp-sys.bash"),
+        ("zsh", "_hbbp-sys"),
+        ("fish", "hbbp-sys.fish"),
     ] {
-        clap_complete::generate_to(shell, &mut Cli::command(), "hbbp-sys", &man).unwrap();
+        let script = output(Command::new(program).args(["completions", shell])).unwrap();
+        std::fs::write(man.join(file), script).unwrap();
     }
     let made = tempfile::tempdir().unwrap();
     let package = made.path().join("hbbp-sys.deb");
-    let program = Path::new(env!("CARGO_BIN_EXE_hbbp-sys"));
     let profile = match program.parent().unwrap().file_name().unwrap().to_str().unwrap() {
         "debug" => "dev",
         other => other,

@@ -92,6 +92,46 @@ fn subcommands_in_messages_exist() {
     }
 }
 
+/// Most lines of the short help of a command; what is rare is in the whole help.
+const SHORT: usize = 75;
+
+#[test]
+fn short_help_leaves_out_what_is_rare() {
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    let commands: Vec<Command> = std::iter::once(&command)
+        .chain(command.get_subcommands())
+        .cloned()
+        .collect();
+    for mut command in commands {
+        let short = command.render_help().to_string();
+        let whole = command.render_long_help().to_string();
+        assert!(short.lines().count() <= SHORT, "{short}");
+        for name in command.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(whole.contains(&format!("--{name}")), "--{name}: {whole}");
+        }
+    }
+    let short = command.render_help().to_string();
+    assert!(
+        short.contains("--duration") && !short.contains("--map-entries"),
+        "{short}"
+    );
+}
+
+#[test]
+fn export_explains_each_format() {
+    let command = Cli::command();
+    let export = command.find_subcommand("export").unwrap();
+    for name in ["format", "source"] {
+        let argument = export.get_arguments().find(|it| it.get_id() == name).unwrap();
+        let values = argument.get_possible_values();
+        assert!(!values.is_empty());
+        for value in values {
+            assert!(value.get_help().is_some(), "--{name} {}", value.get_name());
+        }
+    }
+}
+
 /// Each command says what it can print, and refuses what it cannot before it reads a file.
 #[test]
 fn formats_that_cannot_be_printed_are_refused() {
