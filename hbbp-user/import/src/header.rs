@@ -1,4 +1,4 @@
-//! What is around the records of a perf.data file: its header, its events, and what it says of the machine.
+//! What stands around the records of a perf.data file: its header, its events, and what it says of the machine.
 //!
 //! In file mode these are sections with places and sizes, all of which are checked against the file; in pipe mode
 //! they are records of their own between the others.
@@ -121,7 +121,7 @@ pub(super) fn read_header(
     );
     let features = [fields()?, fields()?, fields()?, fields()?];
     header.events = read_events(file, attr_size, attrs, len)?;
-    // perf writes the size at the end: without it the recorder was killed, and nothing follows the records.
+    // perf writes the size at the end: without it the recorder was killed, and nothing stands behind the records.
     if data.1 == 0 || len < data.0.saturating_add(data.1) {
         return Ok((
             header,
@@ -144,7 +144,7 @@ pub(super) fn read_header(
     ))
 }
 
-/// Reads the sections of the features that are used. The table at `table` has two words for each bit of the mask.
+/// Reads the sections of the features that serve, by the table at `table`: two words for each bit of the mask.
 fn read_features(
     file: &mut (impl Read + Seek),
     table: u64,
