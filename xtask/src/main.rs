@@ -51,8 +51,6 @@ enum Task {
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
-    /// Write the generated parts of README and book, and the pages to target/book.
-    Book,
     /// Build a Debian package of the program, its service and its man pages in target/debian.
     Package,
     /// Build hbbp-sys and run it as root.
@@ -66,6 +64,8 @@ enum Task {
     /// Measure what stacks, processes, hostile profiles and a run of ten seconds under load cost; as root.
     #[command(disable_help_flag = true)]
     Bench,
+    /// Write the generated parts of README and book, and the pages to target/book.
+    Book,
     /// Check our own rules: import order, sizes, names, docs.
     Tidy,
     /// Count long sentences, circles of files, public items, tuples as parameters and wide structs.
@@ -106,11 +106,11 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
     match args.task {
         Task::Setup => setup::setup(Needs::AllTests, install),
         Task::Build => build::build(install),
-        Task::Book => book::book(install),
         Task::Package => package::package(install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),
         Task::Bench => experiments::bench(passed_on, install),
+        Task::Book => book::book(install),
         Task::Tidy => tidy::tidy(),
         Task::Counts => tidy::counts(),
         Task::Ci => ci::ci(install),

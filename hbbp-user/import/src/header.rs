@@ -1,4 +1,4 @@
-//! What is around the records of a perf.data file: its header, its events, and what it says of the machine.
+//! What stands around the records of a perf.data file: its header, its events, and what it says of the machine.
 //!
 //! In file mode these are sections with places and sizes, all of which are checked against the file; in pipe mode
 //! they are records of their own between the others.
@@ -144,7 +144,7 @@ pub(super) fn read_header(
     ))
 }
 
-/// Reads the sections of the features that are used. The table at `table` has two words for each bit of the mask.
+/// Reads the sections of the features that serve, by the table at `table`: two words for each bit of the mask.
 fn read_features(
     file: &mut (impl Read + Seek),
     table: u64,

@@ -1,6 +1,6 @@
 //! The table of streams: how often each was seen, found by one multiplication and a look at one line of memory.
 //!
-//! Slots are searched in a row from the one that a hash names. Where a stream follows another one that is seen less
+//! Slots are searched in a row from the one that a hash names. Where a stream stands after another one that is seen less
 //! often, the two change places, so that hot streams stand where they are looked for first ([`Table::follow`]).
 //! The hash is not a secret: a process that makes streams of one hash has the search end after [`LONGEST`] slots.
 
@@ -92,7 +92,7 @@ impl<S: Sums> Table<S> {
         self.capacity / 2 < self.used.len()
     }
 
-    /// Counts the stream that ends at the younger branch, and those at the sources of these branches, as long as each is
+    /// Counts the stream that ends at the younger branch, and those at the sources of these branches, as long as each stands
     /// where it is looked for first. Returns the first one that does not, and leaves the branches after it.
     #[inline(always)]
     pub(super) fn follow(
@@ -159,7 +159,7 @@ impl<S: Sums> Table<S> {
                 slot.sums.add(&each, detail);
                 let hits = slot.sums.hits();
                 if self.slots.get(home).is_some_and(|home| home.sums.hits() < hits) {
-                    // The one that is where this one belongs came first, and is seen less often. It may stand after
+                    // The one that stands where this one belongs came first, and is seen less often. It may stand after
                     // its own slot too, as all slots between are used.
                     self.slots.swap(home, at);
                 }
@@ -257,7 +257,7 @@ impl<S: Sums> Table<S> {
     }
 }
 
-/// Counts the stream that ends at the younger branch if it is where it is looked for first, and goes on to the branch that
+/// Counts the stream that ends at the younger branch if it stands where it is looked for first, and goes on to the branch that
 /// led there.
 #[inline(always)]
 fn hit<S: Sums>(
@@ -320,7 +320,7 @@ impl<S: Sums> Slot<S> {
 /// apart; numbers of owners are spread already. Another multiplication of all makes no fewer collide.
 #[inline(always)]
 const fn home_of(stream: Stream, id: u64) -> usize {
-    // An odd factor of 31 bits, as it is in one instruction then: of MurmurHash3's finalizer, without its sign.
+    // An odd factor of 31 bits, as it stands in one instruction then: of MurmurHash3's finalizer, without its sign.
     const SPREAD: u64 = 0x05eb_ca6b;
     let Stream { from, start, end } = stream;
     let ends = start.wrapping_add(end.wrapping_mul(8));
