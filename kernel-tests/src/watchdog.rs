@@ -188,8 +188,9 @@ mod tests {
         assert!(verdict.log.starts_with("boot\n"));
     }
 
+    /// A word of the kernel on the line of the verdict is none of it.
     #[test]
-    fn a_word_of_the_kernel_on_the_line_of_the_verdict_is_none_of_it() {
+    fn kernel_message_on_the_verdict_line_is_ignored() {
         let script = "echo 'hbbp-vm: exit code 7[   25.402972] reboot: Power down'";
         let verdict = watched(script, Duration::from_secs(20)).unwrap();
         assert_eq!(verdict.exit_code, 7);

@@ -108,8 +108,9 @@ pub fn reset_own_memory() {
 mod tests {
     use super::*;
 
+    /// Programs are measured where the kernel does and estimated elsewhere.
     #[test]
-    fn programs_are_measured_where_the_kernel_does_and_estimated_elsewhere() {
+    fn program_time_is_estimated_unless_the_kernel_measures_it() {
         let runs = |samples, n, time| Runs {
             has_stack: false,
             samples,

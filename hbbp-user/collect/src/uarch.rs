@@ -261,8 +261,9 @@ mod tests {
         }
     }
 
+    /// Only skylake repeats newest entries and only amd records wrong paths.
     #[test]
-    fn only_skylake_repeats_newest_entries_and_only_amd_records_wrong_paths() {
+    fn quirks_of_skylake_and_amd_are_theirs_alone() {
         assert!(core(intel_model(0x55), "cpu").unwrap().repeats_newest);
         assert!(!core(intel_model(0x8f), "cpu").unwrap().repeats_newest);
         let zen_4 = Cpu {

@@ -144,8 +144,9 @@ mod tests {
         assert_eq!((ends(32), ends(64)), (Some(0x1000), None));
     }
 
+    /// An address that the branch does not lead to is kept and counted.
     #[test]
-    fn an_address_that_the_branch_does_not_lead_to_is_kept_and_counted() {
+    fn address_without_a_branch_to_it_is_kept_and_counted() {
         let mut ips = EventingIps::default();
         let newest = Some((0x9000, 0x1000));
         // No branch, within an instruction, before the target, too far, no text.

@@ -97,9 +97,10 @@ fn gaps(bolt: &Path, program: &Path, data: &Path, output: &Path, more: &[&str]) 
     )
 }
 
+/// Flow gaps of a skylake are at most half of those of perf2bolt.
 #[test]
 #[ignore = "needs a program that only --all installs"]
-fn flow_gaps_of_a_skylake_are_at_most_half_of_those_of_perf2bolt() {
+fn skylake_flow_gaps_are_half_of_perf2bolt() {
     let Some(folder) = recordings() else { return };
     let (Some(perf2bolt), Some(bolt)) = (tool::llvm("perf2bolt"), tool::llvm("llvm-bolt")) else {
         return;

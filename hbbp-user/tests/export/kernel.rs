@@ -280,8 +280,9 @@ fn module_that_was_loaded_twice_is_one_file() {
     check_lines(&file, &export(&profile, "autofdo", &file.path), 2);
 }
 
+/// Kernels of two boots are summed in the addresses of their file.
 #[test]
-fn kernels_of_two_boots_are_summed_in_the_addresses_of_their_file() {
+fn kernels_of_two_boots_are_summed_by_file_address() {
     let folder = tempfile::tempdir().unwrap();
     let file = vmlinux(folder.path());
     let merged = folder.path().join("merged.hbbp");

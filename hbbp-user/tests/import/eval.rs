@@ -147,8 +147,9 @@ fn standard_errors_are_held_against_the_reference() {
     assert!(calibration(&mix(1)).is_null());
 }
 
+/// What only one side has is an error and code of other modules is left out.
 #[test]
-fn what_only_one_side_has_is_an_error_and_code_of_other_modules_is_left_out() {
+fn one_sided_code_is_an_error_and_other_modules_are_left_out() {
     let folder = Folder::new();
     let (profile, program) = profile(&folder);
     // The reference has one instruction more, in a module that the profile does not have, and one less.
@@ -247,8 +248,9 @@ fn joined_processes_are_refused_with_what_keeps_them_apart() {
     assert!(ran.err.contains("record with --each-process"), "{}", ran.err);
 }
 
+/// Sampling methods stand side by side and those without samples say why.
 #[test]
-fn sampling_methods_stand_side_by_side_and_those_without_samples_say_why() {
+fn sampling_methods_are_compared_or_have_a_reason() {
     let folder = Folder::new();
     let reference = folder.write("reference", "1000 4000\n1009 2000\n");
     let served = |found: &[(String, Result<f64, String>)]| -> Vec<String> {
@@ -285,8 +287,9 @@ fn sampling_methods_stand_side_by_side_and_those_without_samples_say_why() {
     assert!(why.contains("no samples of retired instructions"), "{why}");
 }
 
+/// Sampling methods name their recording in text and unknown ones are refused.
 #[test]
-fn sampling_methods_name_their_recording_in_text_and_unknown_ones_are_refused() {
+fn sampling_methods_name_their_recording() {
     let folder = Folder::new();
     let profile = next_addresses(&folder, 1);
     let reference = folder.write("reference", "1000 4000\n1009 2000\n");

@@ -68,8 +68,9 @@ fn text_of_a_program_without_a_name_asks_for_its_file() {
     }
 }
 
+/// Streams that end in the last instruction of a window are whole.
 #[test]
-fn streams_that_end_in_the_last_instruction_of_a_window_are_whole() {
+fn streams_to_the_end_of_a_window_are_whole() {
     // A jump that begins with the last byte of the window around the first instruction.
     const WINDOW: u64 = 1 << 10;
     let (start, end) = (0x40_2000, 0x40_2000 + WINDOW - 1);

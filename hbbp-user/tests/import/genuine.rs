@@ -56,8 +56,9 @@ fn westmere_gives_exactly_the_known_streams_branches_and_counts() {
     assert_eq!(sum, 1_360_061);
 }
 
+/// Tiger lake gives one stream of a position independent program.
 #[test]
-fn tiger_lake_gives_one_stream_of_a_position_independent_program() {
+fn tiger_lake_recording_has_one_stream() {
     let Some(folder) = recordings() else { return };
     let folder = folder.join("gematria");
     let binary = folder.join("simple_x86_elf_object");
@@ -140,8 +141,9 @@ fn dumped_entry(text: &str) -> String {
     )
 }
 
+/// Tiger lake streams serve the mix beside one sample of instructions.
 #[test]
-fn tiger_lake_streams_serve_the_mix_beside_one_sample_of_instructions() {
+fn tiger_lake_mix_uses_streams_with_one_sample() {
     let Some(snapshot) = tiger_lake() else { return };
     let rule = hbbp_estimate::rule::DEFAULT.parse().unwrap();
     let analysis = hbbp_analysis::mix::analyse(&snapshot, &hbbp_analysis::mix::Query::whole(), &rule);
@@ -194,8 +196,9 @@ fn skylake_distances(recording: &Path, folder: &Path) -> [f64; 2] {
     })
 }
 
+/// Skylake is near exact counts where stacks are reweighted by their slots.
 #[test]
-fn skylake_is_near_exact_counts_where_stacks_are_weighed_by_their_slots() {
+fn skylake_reweighted_by_slots_is_near_exact_counts() {
     let Some(folder) = recordings() else { return };
     let folder = folder.join("skylake");
     let [recorded, weighed] = skylake_distances(&folder.join("propeller_sample_1.perfdata"), &folder);

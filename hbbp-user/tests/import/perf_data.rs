@@ -115,8 +115,9 @@ fn several_events_are_told_apart_by_their_ids() {
     );
 }
 
+/// Addresses that change their meaning are read as of their time.
 #[test]
-fn addresses_that_change_their_meaning_are_read_as_of_their_time() {
+fn reused_addresses_are_resolved_at_their_time() {
     let folder = Folder::new();
     let program = program(&folder);
     let nops = elf(&Program {

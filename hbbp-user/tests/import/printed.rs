@@ -155,8 +155,9 @@ fn names_forge_no_line_and_move_no_cursor() {
     }
 }
 
+/// Recordings of 32 bit kernels say that their kernel code is not known.
 #[test]
-fn recordings_of_32_bit_kernels_say_that_their_kernel_code_is_not_known() {
+fn kernel_code_of_32_bit_kernels_is_reported_unknown() {
     let folder = Folder::new();
     let program = program(&folder, "prog");
     let mut file = File::new(vec![

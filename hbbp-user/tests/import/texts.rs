@@ -96,8 +96,9 @@ fn wrong_lines_are_named() {
     );
 }
 
+/// Counts of a large static program cost no more than their number.
 #[test]
-fn counts_of_a_large_static_program_cost_no_more_than_their_number() {
+fn counts_of_a_large_program_cost_by_their_number() {
     let folder = Folder::new();
     // 13 MB of loops of 26 bytes: nops and a jump back.
     let mut block = [0x0f_u8, 0x1f, 0x84, 0, 0, 0, 0, 0].repeat(3);

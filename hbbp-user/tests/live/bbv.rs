@@ -150,8 +150,9 @@ fn intervals_of_the_whole_system_are_of_all_threads_together() {
     assert!(!directory.join("bb.out.2").exists());
 }
 
+/// Threads that exceed the capacity are reported and have no vectors.
 #[test]
-fn threads_that_there_is_no_room_for_are_told_and_have_no_vectors() {
+fn threads_beyond_capacity_are_counted_without_vectors() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     // 400 threads of about 3 ms, one after the other.

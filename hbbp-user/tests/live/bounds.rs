@@ -240,8 +240,9 @@ fn assert_bounded(runs: &[Snapshot]) {
     assert!(own_cpu < MOST_CPU, "{own_cpu} ns");
 }
 
+/// Recording beside hostile files ends and tells what was given up.
 #[test]
-fn recording_beside_hostile_files_ends_and_tells_what_was_given_up() {
+fn recording_with_hostile_files_ends() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let programs = hostile(folder.path());
@@ -260,8 +261,9 @@ fn recording_beside_hostile_files_ends_and_tells_what_was_given_up() {
     assert!(text.contains("without function names"), "{text}");
 }
 
+/// Daemon beside hostile files keeps its intervals and tells what was given up.
 #[test]
-fn daemon_beside_hostile_files_keeps_its_intervals_and_tells_what_was_given_up() {
+fn daemon_with_hostile_files_keeps_its_intervals() {
     let Some(_kernel) = kernel() else { return };
     let made = tempfile::tempdir().unwrap();
     let files = made.path().join("files");

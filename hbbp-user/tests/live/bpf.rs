@@ -72,8 +72,9 @@ fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
     );
 }
 
+/// Code of programs has the kernels starts and ends before the next.
 #[test]
-fn code_of_programs_has_the_kernels_starts_and_ends_before_the_next() {
+fn bpf_code_starts_as_in_the_kernel_and_does_not_overlap() {
     let Some(_kernel) = kernel() else { return };
     let mut object = Object::load(Constants::default(), MapSizes::default()).unwrap();
     let _window = TextWindow::open(&mut object).unwrap();

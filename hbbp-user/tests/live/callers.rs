@@ -106,8 +106,9 @@ fn through(loops: &Value, function: &str) -> f64 {
     most / number(&loops["calls"]["total"])
 }
 
+/// Loops have the time of what they call where frame pointers prove it.
 #[test]
-fn loops_have_the_time_of_what_they_call_where_frame_pointers_prove_it() {
+fn loops_include_called_time_with_frame_pointers() {
     let Some(_kernel) = kernel() else { return };
 
     let with = loops("-fno-omit-frame-pointer");

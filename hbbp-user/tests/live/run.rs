@@ -325,8 +325,9 @@ fn cpu_is_measured_alone() {
     );
 }
 
+/// Command and descendants are measured and its exit code passed on.
 #[test]
-fn command_and_descendants_are_measured_and_its_exit_code_passed_on() {
+fn command_is_measured_and_its_exit_code_passed_on() {
     let Some(_kernel) = kernel() else { return };
     let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     let script = format!("sh -c '{spin}'; exit 7");

@@ -101,7 +101,7 @@ fn the_module_with_most_text_loses_the_excess() {
 
 /// An hour beside emulators: each process wrote its own code, and the kernel lost four of five samples.
 #[test]
-fn code_written_at_run_time_makes_room_for_files_and_files_for_the_kernel() {
+fn text_budget_prefers_kernel_then_files_then_jit() {
     const RANGE: usize = 1 << 20;
     let mut snapshot = small();
     snapshot.modules[0].kind = ModuleKind::Kernel;

@@ -161,9 +161,10 @@ const DATAGRAM_WORDS: f64 = 7500.0;
 /// Call chains of the network are deep: at 50 us between two samples, unwinding would take a third of the kernel's time.
 const RARER: [&str; 2] = ["--callers", "--time=250007"];
 
+/// Loops of a datagram over the loopback device have their callers.
 #[test]
 #[ignore = "runs in --all"]
-fn loops_of_a_datagram_over_the_loopback_device_have_their_callers() {
+fn loops_of_a_loopback_datagram_have_their_callers() {
     let command = format!("busybox ifconfig lo 127.0.0.1 up; datagrams {DATAGRAMS}");
     let Some(measured) = measured("datagrams.c", RARER, &command) else {
         return;

@@ -172,9 +172,10 @@ fn interrupt_entries_are_filtered_out() {
     assert_eq!(entered(&filtered).len(), 1, "{:x?}", entered(&filtered));
 }
 
+/// Stacks of sixteen entries have sticky branches as the oldest more often.
 #[test]
 #[ignore = "runs in --all"]
-fn stacks_of_sixteen_entries_have_sticky_branches_as_the_oldest_more_often() {
+fn sticky_branches_are_more_often_the_oldest() {
     // How much more often a branch is the oldest entry than any entry: the paper's bias, of the worst branch.
     let bias = |hardware_profile: &str| {
         let seen = witnessed(hardware_profile, "2", "kernels callchain 300000")?;

@@ -78,8 +78,9 @@ fn elsewhere_a_nightly_compiles() {
     );
 }
 
+/// Readers of exports have fixed versions and a folder of their own.
 #[test]
-fn readers_of_exports_have_fixed_versions_and_a_folder_of_their_own() {
+fn readers_of_exports_have_fixed_versions_and_a_folder() {
     let missing = Missing {
         readers: true,
         ..Missing::default()

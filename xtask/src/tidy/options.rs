@@ -82,8 +82,9 @@ mod tests {
         );
     }
 
+    /// Comments tests other programs and the program may name options.
     #[test]
-    fn comments_tests_other_programs_and_the_program_may_name_options() {
+    fn comments_tests_and_programs_may_name_options() {
         let others =
             "//! Set by --period.\n\"perf record --threads\"; \"a -- b, an hbbp-sys profile\"; '-'; x--;\n";
         check_rule(check, "hbbp-user/import/src/a.rs", others, &[]);

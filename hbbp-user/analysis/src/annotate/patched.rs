@@ -51,8 +51,9 @@ mod tests {
     use hbbp_code::blocks::Flow;
     use hbbp_model::snapshot::ModuleKind;
 
+    /// The first of the instructions that differ says what was there.
     #[test]
-    fn the_first_of_the_instructions_that_differ_says_what_was_there() {
+    fn first_differing_instruction_has_the_old_bytes() {
         let module = Module {
             name: "[kernel]".to_owned(),
             kind: ModuleKind::Kernel,

@@ -122,8 +122,9 @@ impl Cell {
 mod tests {
     use super::*;
 
+    /// The sampling error of two runs adds up in squares, and what corrections leave as it is.
     #[test]
-    fn chance_of_two_runs_adds_up_in_squares_and_what_corrections_leave_as_it_is() {
+    fn sampling_errors_add_in_squares_and_biases_linearly() {
         let cell = |std_error, by_chance| Cell {
             std_error: Some(std_error),
             by_chance: Some(by_chance),

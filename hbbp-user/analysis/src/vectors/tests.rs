@@ -148,8 +148,9 @@ fn sums(vectors: &Vectors<'_>) -> HashMap<(u32, Ring), f64> {
     sums
 }
 
+/// Vectors of threads sum to the process and hold their kernel work.
 #[test]
-fn vectors_of_threads_sum_to_the_process_and_hold_their_kernel_work() {
+fn thread_vectors_sum_to_the_process() {
     let counts = [
         (USER, 7, 0, 30),
         (USER + 2, 7, 1, 10),

@@ -89,8 +89,9 @@ fn stream(start: u64, end: u64) -> StreamCount {
     }
 }
 
+/// Locate uses the text version of the interval and sums equal locations.
 #[test]
-fn locate_uses_the_text_version_of_the_interval_and_sums_equal_locations() {
+fn locate_uses_the_text_version_of_the_interval() {
     let mut snapshot = snapshot();
     for _ in 0..3 {
         let ips = vec![ip(1, KERNEL + 3, 2), ip(1, 0x40_0004, 1)];

@@ -65,8 +65,9 @@ fn owners_are_numbered_in_the_order_of_their_first_count() {
     assert_eq!(tids, [9, 8, 7]);
 }
 
+/// Branches in oldest slots and refused stacks are no executions.
 #[test]
-fn branches_in_oldest_slots_and_refused_stacks_are_no_executions() {
+fn oldest_slots_and_refused_stacks_have_no_executions() {
     let mut slices = Slices::new(ThreadCounts::Together);
     let (mut key, tally) = count(0x10, 0, 0, 1);
     for event in [EventTag::oldest(1), EventTag::refused(1)] {

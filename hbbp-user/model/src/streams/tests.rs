@@ -120,8 +120,9 @@ fn a_stack_ends_at_its_first_empty_entry() {
     assert_eq!((stats.stacks, stats.entries, stats.streams), (1, 2, 1));
 }
 
+/// Streams that cannot have run are discarded with their reasons, and the others carry their weight.
 #[test]
-fn streams_that_cannot_have_run_are_discarded_with_their_reasons_and_the_others_bear_their_weight() {
+fn take_possible_redistributes_weight() {
     let mut streams = streams(Quirks::default());
     let stack = [
         entry(0x1010, 0x50),
@@ -272,8 +273,9 @@ fn copies_of_newest_entries_move_no_share() {
     }
 }
 
+/// A stack right after a far branch also has the weight of the one that could not be taken there.
 #[test]
-fn a_stack_right_after_a_far_branch_weighs_as_much_as_the_one_that_could_not_be_taken_there() {
+fn stack_after_a_far_branch_has_double_weight() {
     let quirks = Quirks {
         near_only: 1,
         ..Quirks::default()
@@ -311,8 +313,9 @@ fn a_full_table_refuses_what_is_new_and_counts_what_is_not() {
     assert_eq!(stats.entries, stats.stacks + stats.streams + stats.refused);
 }
 
+/// Streams that are made for one slot are refused after a while.
 #[test]
-fn streams_that_are_made_for_one_place_are_refused_after_a_while() {
+fn streams_with_colliding_hashes_are_refused() {
     let mut streams = streams(Quirks::default());
     // The same sum of start and eight times the end.
     for n in 0..2000 {
@@ -327,8 +330,9 @@ fn streams_that_are_made_for_one_place_are_refused_after_a_while() {
     assert_eq!(n, stats.streams + stats.stacks - stats.refused_oldest);
 }
 
+/// Kernel code is counted once for all processes unless it is to be kept separate.
 #[test]
-fn kernel_code_is_counted_once_for_all_unless_it_is_to_be_kept_apart() {
+fn kernel_code_is_counted_once_unless_split() {
     for (kernel, n) in [(KernelCounts::Together, 1), (KernelCounts::ByProcess, 2)] {
         let mut streams = streams(Quirks {
             kernel,

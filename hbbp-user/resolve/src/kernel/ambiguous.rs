@@ -69,8 +69,9 @@ mod tests {
     use super::*;
     use hbbp_model::addr::ImageAddr;
 
+    /// Counts that began before a patch they pass are ambiguous for the remainder of the drain.
     #[test]
-    fn counts_that_began_before_a_patch_they_pass_are_ambiguous_for_the_remainder_of_the_drain() {
+    fn counts_that_span_a_patch_are_ambiguous() {
         let poke = |time, start| Poke {
             time,
             start: ImageAddr(start),

@@ -183,7 +183,7 @@ mod tests {
 
     /// 700 MB of zeros take 680 kB as zlib. Nothing is unpacked: the claim is not believed.
     #[test]
-    fn a_section_that_expands_too_much_is_refused_before_it_is_unpacked() {
+    fn expanding_section_is_refused_before_unpacking() {
         let packed = zlib(&[0; 1 << 20]);
         let len = 64 * packed.len();
         let mut budget = Budget::default();

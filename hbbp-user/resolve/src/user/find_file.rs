@@ -278,8 +278,9 @@ mod tests {
         );
     }
 
+    /// Another file at the same path matters on the host of the recording only.
     #[test]
-    fn another_file_at_the_same_path_matters_on_the_host_of_the_recording_only() {
+    fn other_file_at_the_path_matters_on_the_recording_host_only() {
         let (path, _) = own_program();
         let find_on = |host| {
             let places = Places {
@@ -296,8 +297,9 @@ mod tests {
         assert_eq!(Host::named(""), Host::Other);
     }
 
+    /// Files are found by build id below a folder and at their place.
     #[test]
-    fn files_are_found_by_build_id_below_a_folder_and_at_their_place() {
+    fn files_are_found_by_build_id_and_by_path() {
         let (path, own) = own_program();
         let place = path.to_str().unwrap();
         let binaries = Places {

@@ -116,8 +116,9 @@ fn stream_over_samples(mmap: Mmap, program: PathBuf, at: &[u64]) -> Snapshot {
     snapshot(resolver)
 }
 
+/// Counts before and after an exec have the mappings of their own program.
 #[test]
-fn counts_before_and_after_an_exec_have_the_mappings_of_their_own_program() {
+fn counts_around_an_exec_have_their_own_mappings() {
     let map = |time, path: &str| Timed {
         time,
         record: Record::Mmap(Mmap {

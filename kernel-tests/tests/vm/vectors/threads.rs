@@ -146,9 +146,10 @@ fn assert_near(what: &str, ours: f64, exact: f64, apart: f64) {
     assert!((ours - exact).abs() <= apart * exact, "{what}: {ours} {exact}");
 }
 
+/// Vectors of threads sum to the process and hold their own kernel work.
 #[test]
 #[ignore = "runs in --all"]
-fn vectors_of_threads_sum_to_the_process_and_hold_their_own_kernel_work() {
+fn thread_vectors_sum_to_the_process() {
     let Some(recorded) = record(&["--per-thread"], ("threads", ROUNDS_FOR_FUNCTIONS)) else {
         return;
     };

@@ -92,8 +92,9 @@ fn united_pair(a: Snapshot, b: Snapshot) -> Snapshot {
     run
 }
 
+/// Everything that is counted adds up and what is shared is there once.
 #[test]
-fn everything_that_is_counted_adds_up_and_what_is_shared_is_there_once() {
+fn united_counts_add_up_and_shared_parts_occur_once() {
     let run = united_pair(profile(10), profile(11));
     assert_eq!((run.run.started, run.run.duration), (1010 * S, 2 * S));
     assert_eq!(run.run.events[0].runs, 4);
@@ -128,8 +129,9 @@ fn other_machines_boots_and_events_stay_runs_of_their_own() {
     assert_eq!(united([profile(11), profile(10)]).len(), 2, "time goes on");
 }
 
+/// Periods of a budget are reported with the samples that were expected at each.
 #[test]
-fn periods_of_a_budget_are_told_with_the_samples_that_were_due_at_each() {
+fn united_periods_have_their_expected_samples() {
     let with = |second, period| {
         let mut profile = profile(second);
         profile.run.events[0].period = Period::Fixed(period);
@@ -150,8 +152,9 @@ fn periods_of_a_budget_are_told_with_the_samples_that_were_due_at_each() {
     assert_eq!(again.run.events[0].due(), Some(2 + 5 + 3 + 2));
 }
 
+/// Text that changed has a version from the profile on that has it.
 #[test]
-fn text_that_changed_has_a_version_from_the_profile_on_that_has_it() {
+fn changed_text_has_a_version_from_its_profile_on() {
     let mut next = profile(11);
     next.text = vec![
         text(0, 0x1002, &[0x90, 0xcc, 0xc3], 0),
@@ -166,8 +169,9 @@ fn text_that_changed_has_a_version_from_the_profile_on_that_has_it() {
     assert_eq!(run.text, expected);
 }
 
+/// Memory with other code is another module and replaces the mapping.
 #[test]
-fn memory_with_other_code_is_another_module_and_replaces_the_mapping() {
+fn memory_with_other_code_is_another_module() {
     let written = |bytes: &[u8], second| {
         let mut written = profile(second);
         written.modules = vec![module("[anon]", ModuleKind::Anonymous, b"")];

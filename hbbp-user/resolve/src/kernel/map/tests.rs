@@ -118,8 +118,9 @@ fn what_is_known_is_not_added_again() {
     assert_eq!((map.regions.len(), map.modules.len()), n_before);
 }
 
+/// A module that a record notified of is not added again by its symbols.
 #[test]
-fn a_module_that_a_record_told_of_is_not_added_again_by_its_symbols() {
+fn recorded_module_is_not_added_again_by_its_symbols() {
     let mut map = KernelMap::default();
     let (start, first) = (0xffff_ffff_c030_0000_u64, 0xffff_ffff_c030_0010_u64);
     map.module_came("late", Va(start)..Va(start + 0x1000), Vec::new(), 10);

@@ -189,8 +189,9 @@ fn what_user_space_takes_leaves_samples_their_part() {
     assert!(never.run(600).scales.iter().all(|it| it.0 == 1.0));
 }
 
+/// Looks begin rare and come more often where intervals take little.
 #[test]
-fn looks_begin_rare_and_come_more_often_where_intervals_take_little() {
+fn cheap_intervals_make_looks_more_frequent() {
     let at = |minutes: u64| minutes * MINUTE;
     // A seventh of what is aimed at, which is 0.7 of 0.006 ns of each ns.
     let spent = |minutes: u64| Spent {
