@@ -131,16 +131,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             quality: saved_report(input, report, output.as_deref(), out)?,
             ..Done::default()
         }),
-        Job::Import(input, path) => {
-            let output = open_output(path)?;
-            let snapshot = import::import(input)?;
-            import::check_resolved(&snapshot)?;
-            output.save(std::slice::from_ref(&snapshot), Compression::Small, out)?;
-            Ok(Done {
-                warnings: snapshot.run.notes,
-                ..Done::default()
-            })
-        }
+        Job::Import(input, path) => save_import(input, path, out),
         Job::Diff(options) => Ok(Done {
             gates: diff::compare(options, out)?,
             ..Done::default()
@@ -174,6 +165,18 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         Job::SaveManual(pages, folder) => manual::save(pages, folder).map(|()| Done::default()),
         Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)).map(|()| Done::default()),
     }
+}
+
+/// Imports a recording as a profile.
+fn save_import(input: &ImportOptions, path: &Path, out: &mut dyn Write) -> anyhow::Result<Done> {
+    let output = open_output(path)?;
+    let snapshot = import::import(input)?;
+    import::check_resolved(&snapshot)?;
+    output.save(std::slice::from_ref(&snapshot), Compression::Small, out)?;
+    Ok(Done {
+        warnings: snapshot.run.notes,
+        ..Done::default()
+    })
 }
 
 /// Reports on what was recorded before.
