@@ -160,7 +160,7 @@ fn unwritable_output_fails_early_or_after_the_report() {
 #[test]
 fn closed_pipe_is_not_an_error() {
     let Some(_kernel) = kernel() else { return };
-    let mut child = program(&["--duration", "500ms", "--top", "all"]);
+    let mut child = program(&["--duration", "500ms", "--top", "all", "--details"]);
     let mut child = child
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

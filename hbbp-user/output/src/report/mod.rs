@@ -111,10 +111,7 @@ impl<'a> Report<'a> {
     /// The warnings that may bend 1 % of the figures or more, the heaviest first, one for each fact.
     pub fn heaviest_warnings(&self) -> Vec<String> {
         let claims = warning::heaviest(&self.runs);
-        claims
-            .iter()
-            .map(|claim| claim.warning.in_words(self.wording))
-            .collect()
+        claims.iter().map(|claim| claim.in_words(self.wording)).collect()
     }
 
     /// The same with a mix over time, of which each format shows at most `top` rows.

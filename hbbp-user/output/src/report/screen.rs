@@ -130,7 +130,7 @@ fn below(report: &Report<'_>, width: usize) -> Vec<Line> {
     }
     for claim in claims.iter().take(WARNINGS) {
         let label = format!("{:>5.0} %  ", 100.0 * claim.weight);
-        let sentence = claim.warning.in_words(report.wording);
+        let sentence = claim.in_words(report.wording);
         let wrapped = entry_lines(&label, &sentence, width);
         lines.extend(plain(shortened_to(wrapped, LINES_OF_A_SENTENCE)));
     }

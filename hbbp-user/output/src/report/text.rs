@@ -118,7 +118,7 @@ fn samples(all: &Accounting, wording: Wording) -> Vec<Step> {
         );
         steps.push(step(Sign::Minus, all.other_events.total(), &other));
     }
-    let in_mix = format!("in the mix: {}", by_ring(all.in_mix));
+    let in_mix = format!("in the figures: {}", by_ring(all.in_mix));
     steps.push(step(Sign::Equals, all.in_mix.total(), &in_mix));
     steps
 }
@@ -178,12 +178,12 @@ fn not_counted(all: &Accounting, wording: Wording) -> Vec<Step> {
 /// The expected samples that were not received, by cause.
 fn missing(all: &Accounting) -> Vec<Step> {
     let missing = all.missing();
-    let idle = "missing on idle CPUs: as many periods of idle time have no sample";
+    let idle = "missing: idle CPUs (no sample is taken while a CPU sleeps)";
     let stolen = "missing: the hypervisor took the CPU for as many periods (steal time)";
     let unknown = if all.of_tasks {
         "missing: threads that ended before their period did, or an unknown cause"
     } else {
-        "missing, cause unknown: late timers, or programs that the kernel skipped"
+        "missing: the timer fired late, or the kernel did not run the sampling program"
     };
     let measured = [(missing.idle, idle), (missing.stolen, stolen)];
     let measured = measured.into_iter().filter(|(n, _)| 0 < *n);

@@ -18,8 +18,9 @@ const GAP: usize = 3;
 /// Columns that functions need beside mnemonics; on a narrower page these have a line of their own.
 const NARROWEST: usize = 44;
 
-/// Columns of a module: the names of functions say more.
-const WIDEST_MODULE: usize = 18;
+/// Columns of a module and of a process: the names of functions say more.
+const WIDEST_MODULE: usize = 14;
+const WIDEST_PROCESS: usize = 12;
 
 /// Mnemonics on that line.
 const IN_A_LINE: usize = 5;
@@ -129,10 +130,12 @@ fn function_table(code: &Mix, demangle: Demangle, rows: usize) -> Table {
 fn ran_by(module: &str, by_command: &BTreeMap<&str, f64>) -> String {
     let most = by_command.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let most = most.map_or("", |(command, _)| *command);
-    match by_command.len() {
-        0 => String::new(),
-        1 if most == module => String::new(),
-        1 => harmless(most),
-        n => format!("{} +{}", harmless(most), n - 1),
+    let others = match by_command.len() {
+        0 | 1 => String::new(),
+        n => format!(" +{}", n - 1),
+    };
+    if most == module && others.is_empty() {
+        return String::new();
     }
+    shortened(&harmless(most), WIDEST_PROCESS) + &others
 }

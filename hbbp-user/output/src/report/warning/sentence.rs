@@ -126,6 +126,7 @@ impl Warning {
                  their own would take too much memory",
                 several(*n, "process image")
             ),
+            Self::FewSamples { n: 1 } => f.write_str("only 1 sample: nothing can be concluded"),
             Self::FewSamples { n } => {
                 write!(
                     f,

@@ -10,6 +10,7 @@ use crate::report::quality::Miss;
 use hbbp_analysis::mix::Method;
 use hbbp_code::locate::{PerRing, Unresolved};
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::{Advice, Wording, followed};
 use hbbp_model::snapshot::loss::LossUnit;
 
 /// Warnings that may bend less are details.
@@ -85,6 +86,12 @@ pub(in crate::report) fn heaviest<'a>(runs: &'a [Measured<'_>]) -> Vec<Claim<'a>
 }
 
 impl Claim<'_> {
+    /// The sentence. Of time in place of executions it says who knows the way out.
+    pub(in crate::report) fn in_words(&self, wording: Wording) -> String {
+        let advice = matches!(self.warning, Warning::TimeOnly { .. }).then_some(Advice::CheckMachine);
+        followed(&self.warning.in_words(wording), advice, wording)
+    }
+
     /// Whether another warning about the same fact says why: the limits of quality are consequences.
     const fn follows(&self) -> bool {
         matches!(self.warning, Warning::Missed(_))
