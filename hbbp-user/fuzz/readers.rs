@@ -52,7 +52,7 @@ fn try_perf_data(bytes: &[u8]) -> Result<(), ImportError> {
     let _ = choose(&events);
     let mut counter = Counter::new(1);
     data.read_samples(&mut |_| {}, &mut |_, sample, exact| {
-        counter.add(OWNER, &sample, (sample.period.unwrap_or(1), None), exact, ALL);
+        counter.add(OWNER, &sample, sample.period.unwrap_or(1), None, exact, ALL);
         for entry in entries(sample.stack) {
             let _ = EntryText(entry).to_string();
         }
@@ -71,7 +71,7 @@ pub(crate) fn read_script(bytes: &[u8]) {
     let _ = choose(&events);
     let mut counter = Counter::new(1);
     let _ = read_script_samples(bytes, &mut text, &mut |_| {}, &mut |_, sample| {
-        counter.add(OWNER, &sample, (sample.period.unwrap_or(1), None), false, ALL);
+        counter.add(OWNER, &sample, sample.period.unwrap_or(1), None, false, ALL);
     });
     let _ = counter.into_intervals(&[(0, 1)]);
 }
