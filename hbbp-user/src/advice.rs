@@ -5,7 +5,7 @@
 use hbbp_model::advice::{Advice, Advised};
 
 /// The advice as a clause that may follow a semicolon.
-pub const fn words(advice: Advice) -> &'static str {
+pub(crate) const fn words(advice: Advice) -> &'static str {
     match advice {
         Advice::LargerMaps => "raise --map-entries",
         Advice::LargerMapsOrRarerSamples => "raise --map-entries or lower the sampling rate",
@@ -61,6 +61,6 @@ pub fn error_in_words(error: &anyhow::Error) -> String {
 }
 
 /// Notes with what the user may do.
-pub fn notes_in_words(notes: impl IntoIterator<Item = Advised>) -> impl Iterator<Item = String> {
+pub(crate) fn notes_in_words(notes: impl IntoIterator<Item = Advised>) -> impl Iterator<Item = String> {
     notes.into_iter().map(|note| note.in_words(words))
 }

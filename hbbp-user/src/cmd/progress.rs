@@ -6,12 +6,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// A progress bar that is cleared on drop.
 #[derive(Debug)]
-pub struct Progress(ProgressBar);
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// A progress bar for a measurement of this duration, or a clock if it has no end. Nothing is drawn if standard
     /// error is not a terminal.
-    pub fn start(duration: Option<Duration>) -> Self {
+    pub(crate) fn start(duration: Option<Duration>) -> Self {
         let millis = duration.map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
         let (bar, template) = match millis {
             Some(millis) => (
@@ -30,7 +30,7 @@ impl Progress {
     }
 
     /// A progress bar for reading a number of bytes.
-    pub fn reading(bytes: u64) -> Self {
+    pub(crate) fn reading(bytes: u64) -> Self {
         let bar = ProgressBar::new(bytes);
         if let Ok(style) = ProgressStyle::with_template("reading {bar:40} {percent}% {elapsed}") {
             bar.set_style(style);
@@ -39,12 +39,12 @@ impl Progress {
     }
 
     /// Number of bytes read so far.
-    pub fn at_byte(&self, byte: u64) {
+    pub(crate) fn at_byte(&self, byte: u64) {
         self.0.set_position(byte);
     }
 
     /// Time since the start.
-    pub fn at(&self, elapsed: Duration) {
+    pub(crate) fn at(&self, elapsed: Duration) {
         self.0
             .set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
     }

@@ -88,7 +88,7 @@ fn imported(live: &Snapshot, stacks: &[Stack]) -> Snapshot {
             ips: false,
             stacks: true,
         };
-        counter.add(owner, &sample, (stack.period, None), false, wanted);
+        counter.add(owner, &sample, stack.period, None, false, wanted);
     }
     Snapshot {
         intervals: counter.into_intervals(&[(0, 1)]),

@@ -29,7 +29,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::counters::{Counter, Counters};
 use super::metrics::Metrics;
 use client::{Outcome, post};
-pub use endpoint::Endpoint;
+pub(crate) use endpoint::Endpoint;
 use endpoint::Signal;
 use hbbp_output::export::counted::Counted;
 use hbbp_output::export::otlp::otlp_profile;
