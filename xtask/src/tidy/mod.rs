@@ -63,7 +63,9 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
             findings.extend(options::check(source));
         }
     }
-    findings.extend(circles::check(&without_tests(sources)));
+    let built = without_tests(sources);
+    findings.extend(circles::check(&built));
+    findings.extend(shapes::check(&built));
     findings
 }
 
@@ -91,10 +93,10 @@ pub(crate) fn counts() -> Result<()> {
     let shapes = shapes::shapes(&built);
     println!("{} circles of files", circles.len());
     println!("{} public items below hbbp-user", shapes.public);
-    println!("{} functions with a tuple as parameter", shapes.with_tuples);
+    println!("{} functions with a tuple as parameter", shapes.with_tuples.len());
     println!(
         "{} structs of more than 12 fields, outside of clap and JSON",
-        shapes.wide
+        shapes.wide.len()
     );
     Ok(())
 }
