@@ -64,6 +64,6 @@ pub fn error_in_words(error: &anyhow::Error) -> String {
 }
 
 /// Notes with what the user may do.
-pub fn notes_in_words(notes: impl IntoIterator<Item = Advised>) -> impl Iterator<Item = String> {
+pub(crate) fn notes_in_words(notes: impl IntoIterator<Item = Advised>) -> impl Iterator<Item = String> {
     notes.into_iter().map(|note| note.in_words(words))
 }

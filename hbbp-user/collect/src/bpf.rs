@@ -18,29 +18,36 @@ const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 struct TestRunAttr {
     prog_fd: u32,
     retval: u32,
-    data_size_in: u32,
-    data_size_out: u32,
-    data_in: u64,
-    data_out: u64,
+    data: Buffers,
     repeat: u32,
     duration: u32,
-    ctx_size_in: u32,
-    ctx_size_out: u32,
-    ctx_in: u64,
-    ctx_out: u64,
+    ctx: Buffers,
     flags: u32,
     cpu: u32,
     batch_size: u32,
     pad: u32,
 }
 
+/// What a program is given, and where what it leaves is put.
+#[repr(C)]
+#[derive(Default)]
+struct Buffers {
+    size_in: u32,
+    size_out: u32,
+    at_in: u64,
+    at_out: u64,
+}
+
 /// Runs a raw tracepoint program here and now with the given arguments; gives its return value.
-pub fn run_raw_tracepoint(program: BorrowedFd<'_>, args: &[u64]) -> io::Result<u32> {
+pub(crate) fn run_raw_tracepoint(program: BorrowedFd<'_>, args: &[u64]) -> io::Result<u32> {
     args.as_ptr().expose_provenance();
     let mut attr = TestRunAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
-        ctx_size_in: size_of_val(args) as u32,
-        ctx_in: args.as_ptr().addr() as u64,
+        ctx: Buffers {
+            size_in: size_of_val(args) as u32,
+            at_in: args.as_ptr().addr() as u64,
+            ..Buffers::default()
+        },
         ..TestRunAttr::default()
     };
     // SAFETY: the attribute points to the arguments and states their size.
@@ -80,7 +87,7 @@ pub struct ProgramRuns {
 }
 
 /// What the kernel measured of a program.
-pub fn program_runs(program: BorrowedFd<'_>) -> io::Result<ProgramRuns> {
+pub(crate) fn program_runs(program: BorrowedFd<'_>) -> io::Result<ProgramRuns> {
     let mut info = ProgramInfo::default();
     // SAFETY: no list is asked for.
     unsafe { read_info(program, &mut info) }?;

@@ -6,7 +6,7 @@
 use std::fs;
 
 /// Where the kernel shows it.
-pub const PATH: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const PATH: &str = "/sys/kernel/btf/vmlinux";
 
 /// Structures without a name that are nested in each other, and modifiers of a type.
 const MAX_DEPTH: u32 = 8;
@@ -31,7 +31,7 @@ pub struct Btf {
 
 /// A structure.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Structure {
+pub(crate) struct Structure {
     /// Length in bytes.
     pub size: u32,
     members: Vec<Member>,
@@ -89,7 +89,7 @@ impl Btf {
     }
 
     /// Finds all types.
-    pub fn parse(bytes: Vec<u8>) -> Option<Self> {
+    pub(crate) fn parse(bytes: Vec<u8>) -> Option<Self> {
         /// `struct btf_header` begins with it, its version, flags, and its own length.
         const MAGIC: [u8; 2] = [0x9f, 0xeb];
 
@@ -120,7 +120,7 @@ impl Btf {
     }
 
     /// The structure of this name, or the reason why it is not known.
-    pub fn structure(&self, name: &str) -> Result<Structure, String> {
+    pub(crate) fn structure(&self, name: &str) -> Result<Structure, String> {
         let found = self.structures.iter().find(|id| {
             let head = self.head(**id);
             head.is_some_and(|(_, head)| self.has_name(head.name, name))
@@ -130,7 +130,7 @@ impl Btf {
     }
 
     /// The offset of a member of `structure` in bytes, also of one in a structure or union without a name.
-    pub fn offset_of(&self, structure: &Structure, member: &str) -> Option<u32> {
+    pub(crate) fn offset_of(&self, structure: &Structure, member: &str) -> Option<u32> {
         self.bit_offset(structure, member, MAX_DEPTH).map(|bits| bits / 8)
     }
 

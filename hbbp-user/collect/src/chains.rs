@@ -14,7 +14,7 @@ use super::object::Object;
 use hbbp_model::snapshot::{Loss, Losses};
 
 /// The two tables of chains.
-pub struct Chains {
+pub(crate) struct Chains {
     tables: Pair<Chain>,
     stats: PerCpuArray<MapData, ChainStats>,
     /// What the programs had counted when that was taken last.
@@ -44,12 +44,12 @@ pub struct Chained {
 
 impl Chains {
     /// The tables, where they are asked for.
-    pub fn open_if(asked: bool, object: &mut Object) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn open_if(asked: bool, object: &mut Object) -> anyhow::Result<Option<Self>> {
         asked.then(|| Self::open(object)).transpose()
     }
 
     /// Takes the tables of the object and shows the first to the programs.
-    pub fn open(object: &mut Object) -> anyhow::Result<Self> {
+    pub(crate) fn open(object: &mut Object) -> anyhow::Result<Self> {
         Ok(Self {
             tables: Pair::open(object, name::CHAINS, name::CHAIN_MAPS)?,
             stats: PerCpuArray::try_from(object.take_map(name::CHAIN_STATS)?)?,
@@ -60,7 +60,7 @@ impl Chains {
     }
 
     /// Takes out what was counted since the last call. A chain may be there twice.
-    pub fn drain(&mut self) -> anyhow::Result<Vec<Chained>> {
+    pub(crate) fn drain(&mut self) -> anyhow::Result<Vec<Chained>> {
         self.tables.flip()?;
         let mut chains = Vec::new();
         for slot in self.tables.spare().iter_mut().filter(|slot| !slot.is_free()) {
@@ -87,7 +87,7 @@ impl Chains {
     }
 
     /// Adds what was lost since the last call.
-    pub fn take_losses(&mut self, losses: &mut Losses) -> anyhow::Result<()> {
+    pub(crate) fn take_losses(&mut self, losses: &mut Losses) -> anyhow::Result<()> {
         let by_cpu = self
             .stats
             .get(&0, 0)

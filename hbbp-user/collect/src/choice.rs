@@ -29,4 +29,4 @@ pub struct Choice {
 }
 
 /// The names that `--event` knows beside `PMU/../`.
-pub const NAMES: [&str; 5] = ["branches", "instructions", "cycles", "cpu-clock", "task-clock"];
+pub(crate) const NAMES: [&str; 5] = ["branches", "instructions", "cycles", "cpu-clock", "task-clock"];

@@ -8,7 +8,7 @@ use hbbp_model::snapshot::InstructionClass as Class;
 
 /// An event that counts a class.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ClassEvent {
+pub(crate) struct ClassEvent {
     /// The class.
     pub class: Class,
     /// `perf_event_attr.config`.
@@ -32,10 +32,10 @@ const LOCK_LOADS: ClassEvent = event(Class::Locked, 0x21d0, "MEM_INST_RETIRED.LO
 const NOP: ClassEvent = event(Class::Nops, 0x02c0, "INST_RETIRED.NOP");
 
 /// From the most instructions to the fewest: where there are few counters, the first are counted more often.
-pub const IVY_BRIDGE: &[ClassEvent] = &[ANY_P, CONDITIONAL, NOT_TAKEN, NEAR_CALL, NEAR_RETURN];
+pub(crate) const IVY_BRIDGE: &[ClassEvent] = &[ANY_P, CONDITIONAL, NOT_TAKEN, NEAR_CALL, NEAR_RETURN];
 
 /// As [`IVY_BRIDGE`]; floating point from FP_ARITH_INST_RETIRED.
-pub const SKYLAKE: &[ClassEvent] = &[
+pub(crate) const SKYLAKE: &[ClassEvent] = &[
     ANY_P,
     ALL_LOADS,
     ALL_STORES,
@@ -89,7 +89,7 @@ const PACKED_SINGLE_512: ClassEvent = event(
 );
 
 /// From Ice Lake on branches have new encodings. Cores without 512-bit units count none there.
-pub const ICE_LAKE: &[ClassEvent] = &[
+pub(crate) const ICE_LAKE: &[ClassEvent] = &[
     ANY_P,
     ALL_LOADS,
     ALL_STORES,
@@ -110,7 +110,7 @@ pub const ICE_LAKE: &[ClassEvent] = &[
 ];
 
 /// The small cores count operations of loads and stores, not instructions.
-pub const GRACEMONT: &[ClassEvent] = &[
+pub(crate) const GRACEMONT: &[ClassEvent] = &[
     ANY_P,
     event(Class::Conditional, 0x7ec4, "BR_INST_RETIRED.COND"),
     event(Class::Taken, 0xfec4, "BR_INST_RETIRED.COND_TAKEN"),
@@ -119,7 +119,7 @@ pub const GRACEMONT: &[ClassEvent] = &[
 ];
 
 /// All generations of Zen (PMCx0C0, PMCx0D1, PMCx0C8).
-pub const ZEN: &[ClassEvent] = &[
+pub(crate) const ZEN: &[ClassEvent] = &[
     event(Class::Instructions, 0x00c0, "ex_ret_instr"),
     event(Class::Conditional, 0x00d1, "ex_ret_cond"),
     event(Class::Returns, 0x00c8, "ex_ret_near_ret"),

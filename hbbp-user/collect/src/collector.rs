@@ -4,7 +4,7 @@ mod classes;
 mod hotplug;
 
 use std::mem;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -28,15 +28,15 @@ use super::ordered::Parts;
 use super::overhead::Runs;
 use super::plan::Plan;
 use super::plan::{constants, event_count_offset, in_slices, quirks, shortest_stack_period};
+use super::records::Records;
 use super::scope::Scope;
 use super::sideband::{Reading, Sideband};
 use super::source::counting;
 use super::stacks::Stacks;
 use super::totals::Totals;
 use super::totals::{read_sample_rate, throttled};
-use super::wake::Wake;
 use super::{cpu_list, event, map_sizes, text};
-use hbbp_model::record::{CompiledLayout, ModuleLayout, Record, Timed};
+use hbbp_model::record::{CompiledLayout, ModuleLayout};
 use hbbp_model::slices::Slices;
 use hbbp_model::streams::Quirks;
 
@@ -44,23 +44,26 @@ use hbbp_model::streams::Quirks;
 pub struct Collector {
     object: Object,
     log: Option<ProgramLog>,
-    counts: CountMaps,
-    cpus: Arc<Cpus>,
-    stacks: Option<Stacks>,
-    chains: Option<Chains>,
+    counted: Counted,
     counters: Counters,
     classes: Vec<ClassCounters>,
-    sideband: Sideband,
-    modules: Option<Modules>,
+    records: Records,
     /// How the kernel describes modules, and compiled programs.
     layouts: (Option<ModuleLayout>, Option<CompiledLayout>),
-    wake: Wake,
     notes: Vec<String>,
     starts_by_exec: bool,
     scope: Scope,
     online: Online,
     /// The limit of samples at the start.
     sample_rate: Option<u64>,
+}
+
+/// What the programs counted.
+struct Counted {
+    maps: CountMaps,
+    cpus: Arc<Cpus>,
+    stacks: Option<Stacks>,
+    chains: Option<Chains>,
 }
 
 impl Collector {
@@ -87,14 +90,13 @@ impl Collector {
             .then(|| object.take_log())
             .transpose()?;
         let (slices, keyed) = in_slices(&plan.choice);
-        let counts = CountMaps::open(&mut object, sizes.counts, slices)?;
+        let maps = CountMaps::open(&mut object, sizes.counts, slices)?;
         let cpus = Arc::new(Cpus::open(&mut object, sizes.places, &online)?);
         let sideband = Sideband::open(&online).with_context(|| no_sideband(online.len()))?;
         let missing = sideband.missing().iter();
         notes.extend(missing.map(|what| format!("the kernel does not report {what}")));
         let modules = followed.and_then(|layout| open_modules(&mut object, layout, &mut notes));
-        let wake = Wake::on(sideband.descriptors().chain(modules.iter().map(AsFd::as_fd)))
-            .context("failed to wait for records of the kernel")?;
+        let records = Records::awaited(sideband, modules)?;
         let quirks = Quirks {
             repeats_newest,
             ..quirks(plan, &sources)
@@ -107,16 +109,16 @@ impl Collector {
         Ok(Self {
             object,
             log,
-            counts,
-            cpus,
-            stacks,
-            chains,
+            counted: Counted {
+                maps,
+                cpus,
+                stacks,
+                chains,
+            },
             counters,
             classes,
-            sideband,
-            modules,
+            records,
             layouts: (layout, btf.ok().and_then(|btf| read_compiled_layout(&btf))),
-            wake,
             notes,
             starts_by_exec: matches!(plan.scope, Scope::Command(_)),
             scope: plan.scope.clone(),
@@ -144,7 +146,7 @@ impl Collector {
     /// length: a branch in there marks a context switch in a stack, and user entries older than that belong to another
     /// process. To be called before [`Self::enable`].
     pub fn tell_switch(&self, start: u64, len: u64) {
-        if let Some(stacks) = &self.stacks {
+        if let Some(stacks) = &self.counted.stacks {
             stacks.tell_switch(start, len);
         }
     }
@@ -168,59 +170,42 @@ impl Collector {
 
     /// A descriptor that becomes readable when there are records about kernel text, or very many others.
     pub fn text_events(&self) -> anyhow::Result<OwnedFd> {
-        self.wake
+        self.records
+            .wake
             .descriptor()
             .context("failed to wait for records of the kernel")
     }
 
     /// Pauses process and mapping records; kernel-text records continue.
     pub fn rest_records(&mut self) {
-        self.sideband.rest();
+        self.records.sideband.rest();
     }
 
     /// Has it write them again.
     pub fn resume_records(&mut self) -> anyhow::Result<()> {
-        let mut rings = self
-            .sideband
-            .resume()
-            .context("failed to open the sideband events again")?;
-        rings
-            .try_for_each(|ring| self.wake.add(ring))
-            .context("failed to wait for records of the kernel")
+        self.records.resume()
     }
 
     /// What happened to processes, mappings and kernel text since the last call, in the order of time.
     pub fn records(&mut self) -> anyhow::Result<Reading> {
-        self.wake
+        self.records
+            .wake
             .rest()
             .context("failed to wait for records of the kernel")?;
         if let Some(log) = &mut self.log {
             log.flush();
         }
-        let mut reading = self.sideband.read();
-        if let Some(modules) = &mut self.modules {
-            let told = modules.read()?;
-            reading.unread += told.unread;
-            reading.records.extend(told.records);
-            if 0 < told.lost {
-                reading.records.push(Timed {
-                    time: 0,
-                    record: Record::LostText(told.lost),
-                });
-            }
-            reading.records.sort_by_key(|timed| timed.time);
-        }
-        Ok(reading)
+        self.records.read()
     }
 
     /// Starts a new interval for kernel counts. Returns `false` if only a drain can.
     pub fn cut(&mut self) -> anyhow::Result<bool> {
-        self.counts.cut(&self.cpus)
+        self.counted.maps.cut(&self.counted.cpus)
     }
 
     /// Notified when enough streams were counted for a drain; `None` where there are no branch stacks.
     pub fn half_full(&self) -> Option<Arc<Notify>> {
-        self.stacks.as_ref().map(Stacks::half_full)
+        self.counted.stacks.as_ref().map(Stacks::half_full)
     }
 
     /// Changes the periods a little while the events run, now and then.
@@ -256,32 +241,35 @@ impl Collector {
 
     /// The runs of the programs of each event so far.
     pub fn runs(&self) -> Vec<Runs> {
-        self.counters.runs(&self.cpus)
+        self.counters.runs(&self.counted.cpus)
     }
 
     /// What was counted since the last call, up to each cut and from the last on; user code is all in the first part.
     pub fn drain(&mut self) -> anyhow::Result<Parts> {
-        self.counts.drain(&self.cpus, self.stacks.as_mut())
+        self.counted
+            .maps
+            .drain(&self.counted.cpus, self.counted.stacks.as_mut())
     }
 
     /// The call chains that were counted since the last call; none where callers are not asked for.
     pub fn drain_chains(&mut self) -> anyhow::Result<Vec<Chained>> {
-        self.chains.as_mut().map_or_else(|| Ok(Vec::new()), Chains::drain)
+        let chains = self.counted.chains.as_mut();
+        chains.map_or_else(|| Ok(Vec::new()), Chains::drain)
     }
 
     /// Whether slices are distinguished. Count maps fill faster then.
     pub const fn has_slices(&self) -> bool {
-        self.counts.has_slices()
+        self.counted.maps.has_slices()
     }
 
     /// What was counted in each slice, after the last drain; `None` where slices are not distinguished.
     pub fn take_slices(&mut self) -> Option<Slices> {
-        self.counts.take_slices()
+        self.counted.maps.take_slices()
     }
 
     /// Whether the samples of some event carry branch stacks.
     pub fn has_stacks(&self) -> bool {
-        self.stacks.is_some()
+        self.counted.stacks.is_some()
     }
 
     /// Whether the samples of the event with this number carry branch stacks.
@@ -291,7 +279,7 @@ impl Collector {
 
     /// What the samples with branch stacks brought so far.
     pub fn stacks_seen(&self) -> StacksSeen {
-        self.counters.stacks_seen(&self.cpus)
+        self.counters.stacks_seen(&self.counted.cpus)
     }
 
     /// Stops the events with branch stacks for good; the others go on.
@@ -307,8 +295,10 @@ impl Collector {
 
     /// What it knows of itself since the last call, after a drain while it is stopped.
     pub fn take_totals(&mut self) -> anyhow::Result<Totals> {
-        let mut totals = self.counters.take_totals(&self.cpus, self.stacks.as_ref())?;
-        if let Some(chains) = &mut self.chains {
+        let mut totals = self
+            .counters
+            .take_totals(&self.counted.cpus, self.counted.stacks.as_ref())?;
+        if let Some(chains) = &mut self.counted.chains {
             chains.take_losses(&mut totals.losses)?;
         }
         self.take_classes(&mut totals);

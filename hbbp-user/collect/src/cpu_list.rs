@@ -9,7 +9,7 @@ pub fn read_online() -> io::Result<Vec<u32>> {
 }
 
 /// The CPUs that may come online. Their numbers may have gaps.
-pub fn read_possible() -> io::Result<Vec<u32>> {
+pub(crate) fn read_possible() -> io::Result<Vec<u32>> {
     read(Path::new("/sys/devices/system/cpu/possible"))
 }
 

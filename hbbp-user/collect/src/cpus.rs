@@ -13,7 +13,7 @@ use super::mapped::Mapped;
 use super::object::Object;
 
 /// All CPUs that there may be, by number.
-pub struct Cpus {
+pub(crate) struct Cpus {
     mapped: Mapped<Cpu>,
     /// How many have a place for branch stacks, and how many may have one.
     placed: AtomicU32,
@@ -22,7 +22,7 @@ pub struct Cpus {
 
 impl Cpus {
     /// Takes them from the object, which has this number of places for branch stacks, and gives one to each that is online.
-    pub fn open(object: &mut Object, places: u32, online: &[u32]) -> anyhow::Result<Self> {
+    pub(crate) fn open(object: &mut Object, places: u32, online: &[u32]) -> anyhow::Result<Self> {
         let cpus = Self {
             mapped: Mapped::open(object, name::CPUS)?,
             placed: AtomicU32::new(0),
@@ -39,7 +39,7 @@ impl Cpus {
     ///
     /// # Errors
     /// When all are taken.
-    pub fn give_place(&self, cpu: u32) -> anyhow::Result<()> {
+    pub(crate) fn give_place(&self, cpu: u32) -> anyhow::Result<()> {
         let Some(place) = self.number(cpu as usize, offset_of!(Cpu, place)) else {
             bail!("the kernel did not say that it is possible");
         };
@@ -59,18 +59,18 @@ impl Cpus {
     }
 
     /// Which of the rings is that of a CPU; `None` where it has none.
-    pub fn place(&self, cpu: usize) -> Option<u64> {
+    pub(crate) fn place(&self, cpu: usize) -> Option<u64> {
         let place = self.number(cpu, offset_of!(Cpu, place))?;
         place.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The numbers of all.
-    pub const fn all(&self) -> Range<usize> {
+    pub(crate) const fn all(&self) -> Range<usize> {
         self.mapped.all()
     }
 
     /// How the samples of an event ended, by CPU. While the event runs, these may be of slightly different times.
-    pub fn stats(&self, event: usize) -> Vec<EventStats> {
+    pub(crate) fn stats(&self, event: usize) -> Vec<EventStats> {
         let stats = |cpu| {
             let cpu = self.mapped.at(cpu)?;
             // SAFETY: the CPU is mapped as long as `self` lives; the programs may count meanwhile, so each number is read as
@@ -82,14 +82,14 @@ impl Cpus {
     }
 
     /// How many counts all CPUs together began in a count map.
-    pub fn begun(&self) -> u64 {
+    pub(crate) fn begun(&self) -> u64 {
         let begun = |cpu| self.number(cpu, offset_of!(Cpu, begun));
         let begun = self.all().filter_map(begun);
         begun.map(|begun| begun.load(Ordering::Relaxed)).sum()
     }
 
     /// The stacks in the ring of a CPU that wait to be read. What they hold was written before they are seen here.
-    pub fn unread(&self, cpu: usize) -> Range<u64> {
+    pub(crate) fn unread(&self, cpu: usize) -> Range<u64> {
         let head = self.number(cpu, offset_of!(Cpu, head));
         let tail = self.number(cpu, offset_of!(Cpu, tail));
         match (head, tail) {
@@ -99,7 +99,7 @@ impl Cpus {
     }
 
     /// Gives the places of all stacks before this one back to the programs.
-    pub fn read_until(&self, cpu: usize, next: u64) {
+    pub(crate) fn read_until(&self, cpu: usize, next: u64) {
         if let Some(tail) = self.number(cpu, offset_of!(Cpu, tail)) {
             tail.store(next, Ordering::Release);
         }

@@ -23,7 +23,7 @@ use super::stacks::Stacks;
 use hbbp_model::slices::Slices;
 
 /// The two count maps.
-pub struct CountMaps {
+pub(crate) struct CountMaps {
     maps: Pair<Bucket>,
     /// The interval that is shown to the programs.
     interval: Array<MapData, u32>,
@@ -39,7 +39,7 @@ pub struct CountMaps {
 
 impl CountMaps {
     /// Takes the two count maps of the object and shows one of them to the programs.
-    pub fn open(object: &mut Object, capacity: u32, slices: Option<Slices>) -> anyhow::Result<Self> {
+    pub(crate) fn open(object: &mut Object, capacity: u32, slices: Option<Slices>) -> anyhow::Result<Self> {
         Ok(Self {
             maps: Pair::open(object, name::COUNTS, name::COUNT_MAPS)?,
             interval: Array::try_from(object.take_map(name::INTERVAL)?)?,
@@ -52,7 +52,7 @@ impl CountMaps {
 
     /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be drained,
     /// and so should one whose counts have slices in place of intervals.
-    pub fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
+    pub(crate) fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
         let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
         if self.slices.is_some()
             || self.capacity / 2 <= cpus.begun().wrapping_sub(self.begun_before)
@@ -69,7 +69,7 @@ impl CountMaps {
 
     /// Lets the programs count elsewhere from now on, and takes out what was counted, with the streams of `stacks`: for each
     /// interval since the last drain, in their order. What has nothing to do with kernel code is in the first.
-    pub fn drain(&mut self, cpus: &Cpus, stacks: Option<&mut Stacks>) -> anyhow::Result<Parts> {
+    pub(crate) fn drain(&mut self, cpus: &Cpus, stacks: Option<&mut Stacks>) -> anyhow::Result<Parts> {
         let begun = cpus.begun();
         self.maps.flip()?;
         let mut entries = Vec::new();
@@ -90,12 +90,12 @@ impl CountMaps {
     }
 
     /// What was counted in each slice; nothing from then on.
-    pub fn take_slices(&mut self) -> Option<Slices> {
+    pub(crate) fn take_slices(&mut self) -> Option<Slices> {
         self.slices.take()
     }
 
     /// Whether slices are distinguished.
-    pub const fn has_slices(&self) -> bool {
+    pub(crate) const fn has_slices(&self) -> bool {
         self.slices.is_some()
     }
 }

@@ -31,7 +31,7 @@ pub struct Rung {
 }
 
 /// The events to sample.
-pub fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
+pub(crate) fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
     let mut sources = match &choice.event {
         Some(event) => named(event)?,
         None => best()?,
@@ -162,7 +162,7 @@ fn on_each(pmus: &[Pmu], events: fn(&Pmu) -> Result<Vec<Source>, Refused>) -> Re
 }
 
 /// What the branch records of this machine are known for: repeated newest entries, entries of wrong paths.
-pub fn quirks() -> (bool, bool) {
+pub(crate) fn quirks() -> (bool, bool) {
     let cores: Vec<Core> = read_pmus(Path::new(DEVICES))
         .iter()
         .filter_map(processor_of)

@@ -13,7 +13,7 @@ pub fn read_exec_id_offset(btf: &Btf) -> Result<u32, String> {
 
 /// Offset in bytes of `count` in `struct perf_event`, or the reason why it is not known or programs may not read there
 /// (LOCKDOWN_BPF_READ_KERNEL in include/linux/security.h).
-pub fn read_event_count_offset(btf: &Btf) -> Result<u32, String> {
+pub(crate) fn read_event_count_offset(btf: &Btf) -> Result<u32, String> {
     let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     if lockdown.contains("[confidentiality]") {
         return Err("kernel lockdown is `confidentiality`".to_owned());

@@ -15,7 +15,7 @@ use aya::maps::{Array, ArrayOfMaps, IterableMap as _, MapData};
 use super::object::Object;
 
 /// Two tables, of which one is in use.
-pub struct Pair<T: Pod> {
+pub(crate) struct Pair<T: Pod> {
     shown: ArrayOfMaps<MapData, Array<MapData, T>>,
     used: Mapped<T>,
     spare: Mapped<T>,
@@ -23,7 +23,7 @@ pub struct Pair<T: Pod> {
 
 impl<T: Pod> Pair<T> {
     /// Takes both tables of the object and shows the first to the programs, by the array of maps `shown`.
-    pub fn open(object: &mut Object, shown: &str, tables: [&str; 2]) -> anyhow::Result<Self> {
+    pub(crate) fn open(object: &mut Object, shown: &str, tables: [&str; 2]) -> anyhow::Result<Self> {
         let mut shown = ArrayOfMaps::try_from(object.take_map(shown)?)?;
         let [used, spare] = tables;
         let used = Mapped::<T>::open(object, used)?;
@@ -36,7 +36,7 @@ impl<T: Pod> Pair<T> {
 
     /// Lets the programs fill the other table from now on. The update returns when no program uses the last one
     /// (kernel/bpf/syscall.c, `maybe_wait_bpf_programs`).
-    pub fn flip(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn flip(&mut self) -> anyhow::Result<()> {
         self.shown
             .set(0, &self.spare.map, 0)
             .context("failed to switch the count maps")?;
@@ -45,7 +45,7 @@ impl<T: Pod> Pair<T> {
     }
 
     /// The table that no program uses. It is to be left empty.
-    pub fn spare(&mut self) -> &mut [T] {
+    pub(crate) fn spare(&mut self) -> &mut [T] {
         let all = NonNull::slice_from_raw_parts(self.spare.base, self.spare.n);
         // SAFETY: the mapping holds as many, any bits are a value, no program writes to it, and it lives as long as `self`.
         unsafe { &mut *all.as_ptr() }
@@ -53,7 +53,7 @@ impl<T: Pod> Pair<T> {
 }
 
 /// An array of the object, mapped.
-pub struct Mapped<T: Pod> {
+pub(crate) struct Mapped<T: Pod> {
     map: Array<MapData, T>,
     base: NonNull<T>,
     n: usize,
@@ -61,7 +61,7 @@ pub struct Mapped<T: Pod> {
 
 impl<T: Pod> Mapped<T> {
     /// Takes the array with this name.
-    pub fn open(object: &mut Object, name: &str) -> anyhow::Result<Self> {
+    pub(crate) fn open(object: &mut Object, name: &str) -> anyhow::Result<Self> {
         let map: Array<MapData, T> = Array::try_from(object.take_map(name)?)?;
         let n = usize::try_from(map.len())?;
         let fd = map.map().fd().as_fd().as_raw_fd();
@@ -77,12 +77,12 @@ impl<T: Pod> Mapped<T> {
     }
 
     /// The numbers of its elements.
-    pub const fn all(&self) -> Range<usize> {
+    pub(crate) const fn all(&self) -> Range<usize> {
         0..self.n
     }
 
     /// One element, which programs may write to.
-    pub const fn at(&self, idx: usize) -> Option<NonNull<T>> {
+    pub(crate) const fn at(&self, idx: usize) -> Option<NonNull<T>> {
         if idx < self.n {
             // SAFETY: within the mapping.
             Some(unsafe { self.base.add(idx) })

@@ -50,7 +50,7 @@ pub(super) fn no_modules(why: &str) -> String {
 }
 
 /// What is reported of modules.
-pub struct Modules {
+pub(crate) struct Modules {
     events: RingBuf<MapData>,
     lost: Array<MapData, u64>,
     layout: ModuleLayout,
@@ -59,7 +59,7 @@ pub struct Modules {
 
 /// What one reading of the ring gave.
 #[derive(Debug, Default)]
-pub struct ModuleReading {
+pub(crate) struct ModuleReading {
     /// Modules that came and went, in the order of time.
     pub records: Vec<Timed>,
     /// Events that could not be understood.
@@ -70,7 +70,7 @@ pub struct ModuleReading {
 
 impl Modules {
     /// Attaches the programs. The object must have been loaded with the size of this layout.
-    pub fn open(object: &mut Object, layout: ModuleLayout) -> anyhow::Result<Self> {
+    pub(crate) fn open(object: &mut Object, layout: ModuleLayout) -> anyhow::Result<Self> {
         let events = RingBuf::try_from(object.take_map(name::MODULES)?)?;
         let lost = Array::try_from(object.take_map(name::MODULES_LOST)?)?;
         object.attach_modules()?;
@@ -83,7 +83,7 @@ impl Modules {
     }
 
     /// Reads all reports since the last call.
-    pub fn read(&mut self) -> anyhow::Result<ModuleReading> {
+    pub(crate) fn read(&mut self) -> anyhow::Result<ModuleReading> {
         let mut reading = ModuleReading::default();
         while let Some(item) = self.events.next() {
             match understand(&self.layout, &item) {

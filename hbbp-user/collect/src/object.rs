@@ -30,7 +30,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hb
 static VERBOSE_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp-verbose"));
 
 /// Hands the messages of the programs to the log.
-pub type ProgramLog = EbpfLogger<&'static dyn log::Log>;
+pub(crate) type ProgramLog = EbpfLogger<&'static dyn log::Log>;
 
 /// The object in the kernel. Maps and programs live as long as this or what was taken from it.
 #[derive(Debug)]
@@ -229,7 +229,7 @@ impl Object {
     }
 
     /// A map of the object, which then belongs to the caller.
-    pub fn take_map(&mut self, name: &str) -> anyhow::Result<Map> {
+    pub(crate) fn take_map(&mut self, name: &str) -> anyhow::Result<Map> {
         self.ebpf
             .take_map(name)
             .ok_or_else(|| anyhow!("the eBPF object has no map {name}"))

@@ -19,7 +19,7 @@ pub struct PidNamespace {
 const INITIAL: u64 = 0xefff_fffc;
 
 /// Our pid namespace where it is not the initial one.
-pub fn read_pid_namespace() -> Option<PidNamespace> {
+pub(crate) fn read_pid_namespace() -> Option<PidNamespace> {
     let namespace = fs::metadata("/proc/self/ns/pid").ok()?;
     let (major, minor) = (libc::major(namespace.dev()), libc::minor(namespace.dev()));
     (namespace.ino() != INITIAL).then_some(PidNamespace {

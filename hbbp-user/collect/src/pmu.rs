@@ -91,7 +91,7 @@ fn parse_terms(terms: &str) -> Option<u64> {
 
 impl Pmu {
     /// Its own encoding of retired instructions.
-    pub const fn instructions(&self) -> Encoding {
+    pub(crate) const fn instructions(&self) -> Encoding {
         Encoding {
             config: self.instructions,
             precise: self.max_precise,
@@ -101,7 +101,7 @@ impl Pmu {
     }
 
     /// Its own encoding of taken branches, by which drivers mean near ones.
-    pub fn taken(&self) -> Option<Encoding> {
+    pub(crate) fn taken(&self) -> Option<Encoding> {
         Some(Encoding {
             config: self.taken?,
             precise: self.max_precise,

@@ -28,7 +28,7 @@ pub enum Scope {
 }
 
 /// Opens the counters of a source for a scope, disabled; `online` are the CPUs of this machine.
-pub fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::Result<Vec<Perf>> {
+pub(crate) fn open_counters(source: &Source, scope: &Scope, online: &[u32]) -> anyhow::Result<Vec<Perf>> {
     let has_event = |cpu: &u32| source.cpus.is_empty() || source.cpus.contains(cpu);
     let on_cpus = |cpus: &[u32]| -> anyhow::Result<Vec<Perf>> {
         let open = |cpu: &u32| {

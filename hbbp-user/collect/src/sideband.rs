@@ -117,7 +117,7 @@ impl Sideband {
     }
 
     /// Opens and starts rings of a CPU that came online. Rings that it had before are read once more and then closed.
-    pub fn renew(&mut self, cpu: u32) -> io::Result<()> {
+    pub(crate) fn renew(&mut self, cpu: u32) -> io::Result<()> {
         let before = self.rings.iter_mut().chain(&mut self.text);
         let of_cpu = before.filter(|ring| ring.perf.cpu() == Some(cpu));
         of_cpu.for_each(|ring| ring.has_ended = true);
@@ -130,13 +130,13 @@ impl Sideband {
 
     /// Pauses process and mapping records; kernel-text records continue. The rings are read once more
     /// and then closed: as long as there is an event that asks for them, the kernel looks for the path of each mapping, whether that event counts or not (kernel/events/core.c, `nr_mmap_events`).
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.is_resting = true;
         self.rings.iter_mut().for_each(|ring| ring.has_ended = true);
     }
 
     /// Has it write them again, on the CPUs that are online; returns the descriptors of the new rings.
-    pub fn resume(&mut self) -> io::Result<impl Iterator<Item = BorrowedFd<'_>>> {
+    pub(crate) fn resume(&mut self) -> io::Result<impl Iterator<Item = BorrowedFd<'_>>> {
         self.is_resting = false;
         let first = self.rings.len();
         let cpus = self.text.iter().filter(|ring| !ring.has_ended);
@@ -156,7 +156,7 @@ impl Sideband {
     }
 
     /// The descriptors of the rings that were opened last.
-    pub fn newest(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn newest(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let newest = self.rings.last().filter(|_| !self.is_resting);
         newest
             .into_iter()
@@ -165,7 +165,7 @@ impl Sideband {
     }
 
     /// What becomes readable when there is a record of kernel text, or when a ring of the others is half full.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let rings = self.text.iter().chain(&self.rings);
         rings.map(|ring| ring.perf.as_fd())
     }
@@ -176,7 +176,7 @@ impl Sideband {
     }
 
     /// Reads all that the rings hold now.
-    pub fn read(&mut self) -> Reading {
+    pub(crate) fn read(&mut self) -> Reading {
         let mut reading = Reading::default();
         let names = &mut self.names;
         for ring in &mut self.text {

@@ -24,7 +24,7 @@ use super::stream_counts::{StackOwner, Streams};
 use hbbp_model::streams::{Counted, Quirks, StackStats, Taken};
 
 /// The rings, the cached stacks, and the streams that were made of both.
-pub struct Stacks {
+pub(crate) struct Stacks {
     cached: Pair<CachedStacks>,
     shared: Arc<Shared>,
     /// The key of what was counted of an owner.
@@ -93,22 +93,22 @@ impl Stacks {
     }
 
     /// See [`super::Collector::tell_switch`].
-    pub fn tell_switch(&self, start: u64, len: u64) {
+    pub(crate) fn tell_switch(&self, start: u64, len: u64) {
         self.shared.rings().streams.set_switch(start, len);
     }
 
     /// See [`super::Collector::half_full`].
-    pub fn half_full(&self) -> Arc<Notify> {
+    pub(crate) fn half_full(&self) -> Arc<Notify> {
         self.shared.half_full.clone()
     }
 
     /// What became of the stacks of an event that were read.
-    pub fn stats(&self, event: u32) -> StackStats {
+    pub(crate) fn stats(&self, event: u32) -> StackStats {
         self.shared.rings().streams.stats(event)
     }
 
     /// Takes out all that was counted. No stack of the time before is missing, but those that a program reads just now.
-    pub fn drain(&mut self, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
+    pub(crate) fn drain(&mut self, counts: &mut Vec<(CountKey, Tally)>) -> anyhow::Result<()> {
         let keyed = self.keyed;
         // The cached ones go first: a stack that loses its slot meanwhile is in the ring then.
         self.cached.flip()?;

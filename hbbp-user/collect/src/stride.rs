@@ -15,7 +15,7 @@ use hbbp_model::snapshot::run::{Counter, EventUnit, Period, is_prime};
 
 /// A counter that samples.
 #[derive(Debug)]
-pub struct Sampler {
+pub(crate) struct Sampler {
     /// The perf event.
     pub perf: Perf,
     unit: EventUnit,
@@ -30,7 +30,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// A new counter of a source.
-    pub fn new(perf: Perf, source: &Source) -> Self {
+    pub(crate) fn new(perf: Perf, source: &Source) -> Self {
         let stride = match (perf.cpu(), source.unit, source.request.period) {
             (None, ..) | (_, _, Period::Frequency(_)) => None,
             // A clock keeps step with no loop.
@@ -51,12 +51,12 @@ impl Sampler {
     }
 
     /// Whether its period may be set.
-    pub const fn is_adaptable(&self) -> bool {
+    pub(crate) const fn is_adaptable(&self) -> bool {
         self.stride.is_some()
     }
 
     /// Leaves it as it is: its CPU went offline, and the kernel stopped it for good.
-    pub const fn leave(&mut self) {
+    pub(crate) const fn leave(&mut self) {
         self.has_ended = true;
         if let Some(stride) = &mut self.stride {
             stride.ended = true;
@@ -64,12 +64,12 @@ impl Sampler {
     }
 
     /// Whether its CPU went offline.
-    pub const fn has_ended(&self) -> bool {
+    pub(crate) const fn has_ended(&self) -> bool {
         self.has_ended
     }
 
     /// Samples every `period` units, or near it, from now on. To be called after [`Self::take`], while it is still stopped.
-    pub fn set_period(&mut self, period: u64) -> io::Result<()> {
+    pub(crate) fn set_period(&mut self, period: u64) -> io::Result<()> {
         let Some(stride) = self.stride.as_mut().filter(|_| !self.has_ended) else {
             return Ok(());
         };
@@ -88,7 +88,7 @@ impl Sampler {
 
     /// Changes the period of a counter that runs, if there have been enough samples since the last change.
     /// A kernel that refuses leaves the period as it was; an event that lost its counter is left to [`Self::read`].
-    pub fn vary(&mut self) -> io::Result<()> {
+    pub(crate) fn vary(&mut self) -> io::Result<()> {
         let Some(stride) = self.stride.as_mut().filter(|stride| !stride.ended) else {
             return Ok(());
         };
@@ -99,7 +99,7 @@ impl Sampler {
     }
 
     /// Samples every `period` units, or near it, from now on, while it runs. A counter that follows tasks stays as it is.
-    pub fn adapt(&mut self, period: u64) -> io::Result<()> {
+    pub(crate) fn adapt(&mut self, period: u64) -> io::Result<()> {
         match self.stride.as_mut().filter(|_| !self.has_ended) {
             Some(stride) => stride.nominal = period,
             None => return Ok(()),
@@ -128,14 +128,14 @@ impl Sampler {
     }
 
     /// What it counted since the last call; `period` is its nominal period. To be called while it is stopped.
-    pub fn take(&mut self, period: u64) -> io::Result<Counter> {
+    pub(crate) fn take(&mut self, period: u64) -> io::Result<Counter> {
         let counter = self.read()?;
         let taken = std::mem::replace(&mut self.taken, counter);
         Ok(counter.since(&taken, period))
     }
 
     /// What it counted so far, with the samples that were due where its period has changed.
-    pub fn read(&self) -> io::Result<Counter> {
+    pub(crate) fn read(&self) -> io::Result<Counter> {
         let counter = counted(&self.perf, self.unit)?;
         let changed = self.stride.as_ref().filter(|stride| 0 < stride.n_changes);
         Ok(Counter {

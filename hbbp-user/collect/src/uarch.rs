@@ -8,7 +8,7 @@ use super::class_events::{self, ClassEvent};
 
 /// A processor by its CPUID signature, as /proc/cpuinfo shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Cpu {
+pub(crate) struct Cpu {
     /// Who made it.
     pub vendor: Vendor,
     /// Display family.
@@ -19,7 +19,7 @@ pub struct Cpu {
 
 /// Who made a processor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Vendor {
+pub(crate) enum Vendor {
     /// GenuineIntel.
     Intel,
     /// AuthenticAMD, and HygonGenuine, which is Zen 1.
@@ -30,7 +30,7 @@ pub enum Vendor {
 
 /// An encoding with the highest useful `precise_ip`; lower levels are tried after it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Encoding {
+pub(crate) struct Encoding {
     /// `perf_event_attr.config`.
     pub config: u64,
     /// `precise_ip`.
@@ -43,7 +43,7 @@ pub struct Encoding {
 
 /// The events of one kind of core and what its branch records are known for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Core {
+pub(crate) struct Core {
     /// Encodings of retired instructions, best first.
     pub instructions: &'static [Encoding],
     /// Taken branches; `None` where no event counts all of them.
@@ -156,7 +156,7 @@ const ZEN_3: Core = Core {
 };
 
 /// The kind of core that the PMU of that name belongs to; `None` for a processor that the table does not know.
-pub fn core(cpu: Cpu, pmu: &str) -> Option<Core> {
+pub(crate) fn core(cpu: Cpu, pmu: &str) -> Option<Core> {
     match (cpu.vendor, cpu.family) {
         (Vendor::Intel, 6) if pmu == "cpu_atom" || pmu == "cpu_lowpower" => Some(efficient_core(cpu.model)),
         (Vendor::Intel, 6) => intel(cpu.model),
@@ -200,7 +200,7 @@ fn intel(model: u32) -> Option<Core> {
 }
 
 /// Reads which processor this is.
-pub fn read_cpu() -> Option<Cpu> {
+pub(crate) fn read_cpu() -> Option<Cpu> {
     parse_cpu(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }
 

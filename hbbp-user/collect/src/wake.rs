@@ -7,13 +7,13 @@ use rustix::event::epoll;
 
 /// Several descriptors in one.
 #[derive(Debug)]
-pub struct Wake {
+pub(crate) struct Wake {
     epoll: OwnedFd,
 }
 
 impl Wake {
     /// One for all of these.
-    pub fn on<'a>(sources: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
+    pub(crate) fn on<'a>(sources: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = Self { epoll };
         for source in sources {
@@ -23,18 +23,18 @@ impl Wake {
     }
 
     /// One more; those that are closed leave by themselves.
-    pub fn add(&self, source: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn add(&self, source: BorrowedFd<'_>) -> io::Result<()> {
         let data = epoll::EventData::new_u64(0);
         Ok(epoll::add(&self.epoll, source, data, epoll::EventFlags::IN)?)
     }
 
     /// A descriptor of its own to wait for.
-    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.epoll.try_clone()
     }
 
     /// Makes it unreadable until there is something new; to be called before the sources are read.
-    pub fn rest(&self) -> io::Result<()> {
+    pub(crate) fn rest(&self) -> io::Result<()> {
         let mut events = [const {
             epoll::Event {
                 flags: epoll::EventFlags::empty(),

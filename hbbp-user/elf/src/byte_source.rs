@@ -35,7 +35,7 @@ pub struct Readable {
 
 impl Readable {
     /// This number of bytes.
-    pub const fn new(left: u64) -> Self {
+    pub(crate) const fn new(left: u64) -> Self {
         Self {
             left: AtomicU64::new(left),
             asked: AtomicU64::new(0),
@@ -43,12 +43,12 @@ impl Readable {
     }
 
     /// Bytes that were read.
-    pub fn n_read(&self) -> u64 {
+    pub(crate) fn n_read(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Whether more was asked for than could be read: what was found is not all.
-    pub fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
 
@@ -79,7 +79,7 @@ impl ByteSource {
     }
 
     /// Owner of the file; `None` for memory, or if it is unknown.
-    pub fn owner(&self) -> Option<u32> {
+    pub(crate) fn owner(&self) -> Option<u32> {
         self.about().map(|about| about.uid())
     }
 
@@ -130,7 +130,7 @@ impl ByteSource {
     }
 
     /// Reads the text up to the next zero byte, at most 1 KiB of it; mangled names beyond that are truncated.
-    pub fn read_name(&self, offset: u64) -> Option<String> {
+    pub(crate) fn read_name(&self, offset: u64) -> Option<String> {
         let len = self.len().checked_sub(offset)?.min(LONGEST_NAME as u64);
         let mut short = [0; SHORT_NAME];
         let short = short.get_mut(..usize::try_from(len).ok()?.min(SHORT_NAME))?;

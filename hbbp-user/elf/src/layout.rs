@@ -16,7 +16,7 @@ use super::build_id::parse_build_id;
 use super::byte_source::ByteSource;
 
 /// Real files have about ten; each function that has only a start is looked for in all of them.
-pub const MAX_SEGMENTS: usize = 128;
+pub(crate) const MAX_SEGMENTS: usize = 128;
 /// Programs and libraries have some 40, kernels with their modules' tables some hundreds.
 const MAX_SECTIONS: usize = 4096;
 /// Notes that are read of one segment, and the segments with notes, of which linkers write two or three.
@@ -115,7 +115,7 @@ pub fn read_layout(source: &ByteSource) -> Result<ElfLayout, ElfError> {
 }
 
 /// The same without its sections, which serve for names only.
-pub fn read_segments(source: &ByteSource) -> Result<ElfLayout, ElfError> {
+pub(crate) fn read_segments(source: &ByteSource) -> Result<ElfLayout, ElfError> {
     read(source, Sections::LeftOut)
 }
 

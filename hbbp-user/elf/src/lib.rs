@@ -11,7 +11,7 @@ pub mod byte_source;
 pub mod functions;
 pub mod layout;
 mod linkage;
-pub mod name_blocks;
+pub(crate) mod name_blocks;
 pub mod parser;
 pub mod perf_map;
 mod perf_map_wire;

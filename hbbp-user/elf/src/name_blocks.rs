@@ -14,19 +14,19 @@ const MOST: usize = 512;
 
 /// Blocks of one file.
 #[derive(Debug, Default)]
-pub struct NameBlocks {
+pub(crate) struct NameBlocks {
     /// Number and bytes of the last block that was read of those that share a place.
     places: Vec<Option<(u64, Vec<u8>)>>,
 }
 
 impl NameBlocks {
     /// The same as [`ByteSource::read_name`] of the file, which must always be the same one.
-    pub fn read_name(&mut self, source: &ByteSource, offset: u64) -> Option<String> {
+    pub(crate) fn read_name(&mut self, source: &ByteSource, offset: u64) -> Option<String> {
         self.in_block(source, offset).or_else(|| source.read_name(offset))
     }
 
     /// Memory of the blocks in bytes.
-    pub fn n_bytes(&self) -> usize {
+    pub(crate) fn n_bytes(&self) -> usize {
         let held = self.places.iter().flatten();
         held.map(|(_, bytes)| bytes.capacity()).sum::<usize>()
             + self.places.capacity() * size_of::<Option<(u64, Vec<u8>)>>()

@@ -24,7 +24,7 @@ struct PerfMapMessage {
 
 impl PerfMap {
     /// The columns.
-    pub fn encode_columns(&self) -> Vec<u8> {
+    pub(crate) fn encode_columns(&self) -> Vec<u8> {
         let mut before = 0;
         let starts = self.functions.iter().map(|function| {
             let rise = function.start.saturating_sub(before);
@@ -46,7 +46,7 @@ impl PerfMap {
     }
 
     /// Reads the columns; `None` where they do not fit together.
-    pub fn decode_columns(bytes: Bytes) -> Option<Self> {
+    pub(crate) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = PerfMapMessage::decode(bytes).ok()?;
         let n = message.starts.len();
         let columns = [message.lens.len(), message.names.len(), message.name_ends.len()];

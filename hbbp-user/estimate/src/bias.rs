@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::EventAssignment;
 use super::Unit;
+use super::basis::Basis;
 use super::flow::balance::{Known, Targets, balance};
 use super::flow::errors::Errors;
 use super::flow::excess::excess;
@@ -12,8 +12,7 @@ use super::flow::graph::FlowGraph;
 use super::flow::landed::Landed;
 use super::flow::skid::SampledBlocks;
 use super::sources::oldest_slot::Branches;
-use super::stages::{Stage, Stages};
-use hbbp_code::blocks::BlockMap;
+use super::stages::Stage;
 use hbbp_code::locate::TextIdx;
 
 /// Standard deviations of chance beyond which the oldest slots have streams balanced. Stacks at a fixed period are spread over the
@@ -56,8 +55,8 @@ pub struct Bias {
 
 impl Bias {
     /// The share of the streams from a start that can be too many or too few.
-    pub fn at(&self, start: (TextIdx, u32)) -> f64 {
-        self.at.get(&start).copied().unwrap_or_default()
+    pub(crate) fn at(&self, text: TextIdx, start: u32) -> f64 {
+        self.at.get(&(text, start)).copied().unwrap_or_default()
     }
 }
 
@@ -65,22 +64,24 @@ impl Bias {
 /// streams are longer or shorter than was counted. Where neither is so, the balance takes out of the counts what is due to chance,
 /// since flow tells of it. `landed` says where samples land; it takes some time.
 pub(super) fn balanced(
-    (graph, map): (&FlowGraph, &BlockMap),
-    (branches, known): (&Branches, Known<'_>),
+    basis: Basis<'_>,
+    graph: &FlowGraph,
+    branches: &Branches,
+    known: Known<'_>,
     landed: impl FnOnce() -> Option<Landed>,
-    (assignment, streams_per_stack, stages): (&EventAssignment, f64, Stages),
+    streams_per_stack: f64,
 ) -> Option<(Vec<f64>, Option<Bias>)> {
     let (beyond, by_chance) = (branches.excess().max(0.0), branches.excess_by_chance());
     let is_off = known
         .per_branch
-        .is_some_and(|it| LENGTHS * it.error() < it.residual(graph.runs()).abs());
+        .is_some_and(|lengths| LENGTHS * lengths.error() < lengths.residual(graph.runs()).abs());
     let is_suspect = SUSPECT * by_chance < beyond || is_off;
     let is_small = graph.streams.len() <= MOST;
-    let due_to_chance = stages.run(Stage::Chance) && is_small && STACKS <= branches.stacks;
+    let due_to_chance = basis.runs(Stage::Chance) && is_small && STACKS <= branches.stacks;
     // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
     // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
-    let balances = assignment.unit == Unit::Executions
-        && stages.run(Stage::Balance)
+    let balances = basis.assignment.unit == Unit::Executions
+        && basis.runs(Stage::Balance)
         && (is_suspect || due_to_chance)
         && !graph.branches.is_empty();
     if !balances {
@@ -89,17 +90,17 @@ pub(super) fn balanced(
     let at = excess(graph, branches.share, streams_per_stack);
     // Of two measurements that are both biased neither can tell how much the other one is: then chance is what they are
     // weighed by. Without any samples that leaves 1.1 % in the mean on the emulated machine, and the bias 1.3 %.
-    let knows_bias = is_suspect && known.samples.have_samples() && stages.run(Stage::BiasVariance);
+    let knows_bias = is_suspect && known.samples.have_samples() && basis.runs(Stage::BiasVariance);
     let errors = Errors {
         streams_per_stack,
         excess: if knows_bias { &at } else { &[] },
         dispersion: &graph.of_starts,
     };
-    let samples = match (stages.run(Stage::Samples), stages.run(Stage::Skid)) {
+    let samples = match (basis.runs(Stage::Samples), basis.runs(Stage::Skid)) {
         (false, _) => SampledBlocks::default(),
         (true, false) => known.samples.without_skid(),
         (true, true) => {
-            let is_due = stages.run(Stage::Times) && is_small && known.samples.have_samples();
+            let is_due = basis.runs(Stage::Times) && is_small && known.samples.have_samples();
             match is_due.then(landed).flatten() {
                 Some(landed) => known.samples.with_landed(landed),
                 None => known.samples,
@@ -107,8 +108,8 @@ pub(super) fn balanced(
         }
     };
     let known = Known { samples, ..known };
-    let targets = if stages.run(Stage::ReturnSites) {
-        Targets::with_return_sites(graph, map)
+    let targets = if basis.runs(Stage::ReturnSites) {
+        Targets::with_return_sites(graph, basis.map)
     } else {
         Targets::recorded(graph)
     };

@@ -124,13 +124,4 @@ impl Reason {
             Self::Fallback => "other_is_blind",
         }
     }
-
-    /// Why, to be read after the name of the method.
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Self::Rule(_) => "chosen by the rule",
-            Self::OnlyMethod => "the other method has no data for this ring",
-            Self::Fallback => "the other method missed a block that it should have seen often",
-        }
-    }
 }

@@ -1,10 +1,11 @@
 //! What of the estimate is left to chance: stacks drawn anew, the phases of the run, and what a balance took out.
 
+use super::basis::Basis;
 use super::error::{self, Dispersion, Moved, Replicate, Strata};
-use super::sources::{Counted, SeenBlocks};
-use super::stages::{Stage, Stages};
+use super::sampling::Sampling;
+use super::sources::Observed;
+use super::stages::Stage;
 use super::weighed::Weighed;
-use hbbp_code::blocks::BlockMap;
 
 /// What errors by chance follow from.
 pub(super) struct Chance {
@@ -16,13 +17,13 @@ pub(super) struct Chance {
 }
 
 impl Chance {
-    /// Of these streams, in stacks of `depth`, and samples.
+    /// Of these streams and samples.
     pub(super) fn new(
-        map: &BlockMap,
-        (weighed, dispersion): (&Weighed, Dispersion),
-        (seen, samples): (&SeenBlocks, &[Counted]),
-        (n_stacks, depth, n_samples): (f64, f64, f64),
-        stages: Stages,
+        basis: Basis<'_>,
+        weighed: &Weighed,
+        dispersion: Dispersion,
+        observed: Observed<'_>,
+        sampling: Sampling,
     ) -> Self {
         let Weighed {
             streams,
@@ -30,12 +31,15 @@ impl Chance {
             phases,
             ..
         } = weighed;
-        let draw = || error::replicates(streams, graph, seen, phases, depth);
-        let replicates = stages.run(Stage::Bootstrap).then(draw).unwrap_or_default();
+        let Observed { seen, samples, .. } = observed;
+        let Sampling {
+            n_stacks, n_samples, ..
+        } = sampling;
+        let draw = || error::replicates(streams, graph, seen, phases, sampling.streams_per_stack);
+        let replicates = basis.runs(Stage::Bootstrap).then(draw).unwrap_or_default();
         let strata = Strata::new(phases, graph, seen, samples, n_samples, &replicates);
         let worth = |moved: &Moved| {
-            let drawn = (replicates.as_slice(), &strata);
-            moved.effective_stacks((map, seen), drawn, (&dispersion, n_stacks))
+            moved.effective_stacks(basis.map, seen, &replicates, &strata, &dispersion, n_stacks)
         };
         Self {
             effective_stacks: weighed.moved.as_ref().map_or(n_stacks, worth),

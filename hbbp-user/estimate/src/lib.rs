@@ -35,6 +35,7 @@
 //! [`timing`] is what is assumed of a processor where samples are traced. [`stages`] names the stages that can be left out, so that what each is worth can be measured.
 
 mod assignment;
+mod basis;
 mod bias;
 mod block_count;
 mod chance;
@@ -49,6 +50,7 @@ mod passages;
 mod result;
 mod rings;
 pub mod rule;
+mod sampling;
 mod sources;
 pub mod stages;
 mod sums;
@@ -56,13 +58,15 @@ mod timing;
 mod totals;
 mod unseen;
 mod weighed;
+mod whole_run;
 
 pub use assignment::{EventAssignment, Unit, assign, disjoint};
-pub use bias::Bias;
+use basis::Basis;
+pub(crate) use bias::Bias;
 pub use block_count::{BlockCount, Estimate, Method, Part, Reason};
 use chance::Chance;
 pub use classes::{ClassEstimate, TiedSum, Ties, units};
-pub use error::{BlockRun, Correction, Corrections, Dispersion, Replicate, Strata, Sum, strata};
+pub use error::{Corrections, Dispersion, Sum};
 pub use figure::Figure;
 pub use flow::branches::TakenBranch;
 use flow::branches::taken_branches;
@@ -77,8 +81,8 @@ pub use landing::Skid;
 pub use near::{ends_near, near_only};
 pub use passages::{Flows, Passed, summed};
 pub use result::{BlockCounts, Outcome};
-use rings::Ran;
 pub use rule::Rule;
+use sampling::Sampling;
 use sources::ebs::Sampled;
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
@@ -87,10 +91,10 @@ use sources::processes::with_others;
 pub use sources::ring;
 use sources::streams::Judged;
 pub use sources::streams::{Line, Stream, judge};
-use sources::{SeenBlocks, ebs, lbr, streams};
+use sources::{Observed, SeenBlocks, ebs, lbr, streams};
 use stages::{Stage, Stages};
-use totals::Totals;
-use weighed::weighed;
+use weighed::{Weighed, weighed};
+use whole_run::WholeRun;
 
 /// Estimates how often each block ran. The streams are taken out of `located`: they become those of the result.
 pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule: &Rule) -> BlockCounts {
@@ -101,38 +105,36 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
     let hits = sampled.counts(&assignment);
-    let (samples, skid) = landing::traced((snapshot, map), located, &assignment, hits, stages);
-    let counted = counted(snapshot, &assignment, (&sampled, &judged, located));
-    let (recorded, amounts, units) = judged.take_streams((snapshot, map), &assignment, stages);
+    let basis = Basis {
+        snapshot,
+        map,
+        assignment: &assignment,
+        stages,
+    };
+    let events = &snapshot.run.events;
+    let (samples, skid) = landing::traced(snapshot, map, located, &assignment, hits, stages);
+    let counted = WholeRun::new(events, &assignment, &sampled, &judged, located);
+    let (recorded, amounts, units) = judged.take_streams(snapshot, map, &assignment, stages);
     let branches = Branches::new(located, map, &assignment, &amounts);
-    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, &snapshot.run.events);
+    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
 
     let seen = SeenBlocks::of(map, &samples, &recorded);
-    let graph = FlowGraph::new(located, map, &assignment, (&recorded, &amounts));
+    let graph = FlowGraph::new(located, map, &assignment, &recorded, &amounts);
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let n_stacks = recorded.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
-    let (of, by) = ((recorded, graph), (&seen, samples.as_slice()));
-    let n_samples = ebs::samples(snapshot, &assignment);
-    let of_run = (period(units, n_stacks, n_samples), depth);
-    let known = (&assignment, &branches, of_run, counted);
-    let weighed = weighed((snapshot, map), of, (by.0, by.1, located), known, stages);
-    let of = (&weighed, dispersion);
-    let chance = Chance::new(map, of, by, (n_stacks, depth, n_samples), stages);
-
-    let evidence = rule::Evidence {
+    let sampling = Sampling::new(units, n_stacks, depth, ebs::samples(snapshot, &assignment));
+    let observed = Observed {
         seen: &seen,
-        ebs: &samples,
-        lbr: &lbr::by_block(map, &execution_counts(&weighed.streams)),
-        branches: &branches.of_blocks,
-        oldest_share: branches.share,
-        lbr_errors: &chance.of_blocks(),
-        streams_per_stack: depth,
-        corrections: &weighed.corrections,
-        skid,
+        samples: &samples,
+        branches: &branches,
+        located,
     };
-    let (mut blocks, mut parts) = rule::join(snapshot, map, rule, &evidence);
-    let (run, of_blocks) = ((&snapshot.run, map), (&mut blocks[..], &mut parts[..]));
-    let (classes, ties) = weighed.tied(run, &assignment, stages, of_blocks);
+    let weighed = weighed(basis, recorded, graph, observed, sampling, counted);
+    let chance = Chance::new(basis, &weighed, dispersion, observed, sampling);
+
+    let joined = joined(basis, rule, observed, sampling, &weighed, &chance, skid);
+    let (mut blocks, mut parts) = joined;
+    let (classes, ties) = weighed.tied(basis, &mut blocks, &mut parts);
     BlockCounts {
         assignment,
         blocks,
@@ -150,7 +152,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         replicates: chance.replicates,
         strata: chance.strata,
         dispersion: chance.dispersion,
-        samples: n_samples,
+        samples: sampling.n_samples,
         n_together,
         classes,
         ties,
@@ -158,15 +160,28 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     }
 }
 
-/// What the events counted of all of the run, and of each ring.
-fn counted(
-    snapshot: &Snapshot,
-    assignment: &EventAssignment,
-    (sampled, judged, located): (&Sampled, &Judged, &Located),
-) -> (Option<Totals>, Option<Ran>) {
-    let events = &snapshot.run.events;
-    let totals = Totals::new(events, assignment, (sampled, judged, located));
-    (totals, Ran::new(events, assignment, judged, located))
+/// Both methods side by side, as chosen by the rule ([`rule::join`]).
+fn joined(
+    basis: Basis<'_>,
+    rule: &Rule,
+    observed: Observed<'_>,
+    sampling: Sampling,
+    weighed: &Weighed,
+    chance: &Chance,
+    skid: Option<Skid>,
+) -> (Vec<BlockCount>, Vec<Part>) {
+    let evidence = rule::Evidence {
+        seen: observed.seen,
+        ebs: observed.samples,
+        lbr: &lbr::by_block(basis.map, &execution_counts(&weighed.streams)),
+        branches: &observed.branches.of_blocks,
+        oldest_share: observed.branches.share,
+        lbr_errors: &chance.of_blocks(),
+        streams_per_stack: sampling.streams_per_stack,
+        corrections: &weighed.corrections,
+        skid,
+    };
+    rule::join(basis.snapshot, basis.map, rule, &evidence)
 }
 
 /// What became of what was located.
@@ -189,11 +204,4 @@ fn leave_out(stages: Stages, located: &mut Located) -> &mut Located {
         located.branches = Vec::new();
     }
     located
-}
-
-/// Taken branches between two stacks, or two samples if these are rarer. Every taken branch ends a stream. Where another
-/// event took the stacks, these are its units, of which there are more: phases then are too few rather than too many.
-fn period(units: f64, n_stacks: f64, n_samples: f64) -> f64 {
-    let rarer = if 0.0 < n_samples { n_samples } else { n_stacks };
-    units / rarer.min(n_stacks).max(1.0)
 }

@@ -77,7 +77,7 @@ impl<'a> Flows<'a> {
         let by_text = counts.streams.chunk_by(|a, b| a.text == b.text);
         let crossings = by_text.filter_map(|streams| {
             let text = streams.first()?.text;
-            Some((text, crossings(map, (text, streams), bias)))
+            Some((text, crossings(map, text, streams, bias)))
         });
         Self {
             branches: &counts.branches,
@@ -99,7 +99,7 @@ impl<'a> Flows<'a> {
         Passed {
             executions: branch.executions,
             hits: branch.hits,
-            biased: branch.executions * self.bias.map_or(0.0, |bias| bias.at(branch.to)),
+            biased: branch.executions * self.bias.map_or(0.0, |bias| bias.at(branch.to.0, branch.to.1)),
         }
     }
 
@@ -129,7 +129,7 @@ fn passed(stream: &Stream, bias: Option<&Bias>) -> Passed {
     Passed {
         executions: stream.weight,
         hits: stream.hits as f64,
-        biased: stream.weight * bias.map_or(0.0, |bias| bias.at((stream.text, stream.first))),
+        biased: stream.weight * bias.map_or(0.0, |bias| bias.at(stream.text, stream.first)),
     }
 }
 
@@ -147,7 +147,7 @@ fn unexplained(counts: &BlockCounts, bias: Option<&Bias>) -> Vec<((TextIdx, u32)
             start.executions = (start.executions - branch.executions).max(0.0);
             start.hits = (start.hits - branch.hits).max(0.0);
         }
-        start.biased = start.executions * bias.map_or(0.0, |bias| bias.at(*at));
+        start.biased = start.executions * bias.map_or(0.0, |bias| bias.at(at.0, at.1));
         branches = branches.get(n..).unwrap_or(&[]);
     }
     starts.retain(|(_, start)| 0.0 < start.hits);
@@ -155,7 +155,7 @@ fn unexplained(counts: &BlockCounts, bias: Option<&Bias>) -> Vec<((TextIdx, u32)
 }
 
 /// From each block of a text to the next one, by the streams that run over its end.
-fn crossings(map: &BlockMap, (text, streams): (TextIdx, &[Stream]), bias: Option<&Bias>) -> Vec<Passed> {
+fn crossings(map: &BlockMap, text: TextIdx, streams: &[Stream], bias: Option<&Bias>) -> Vec<Passed> {
     let Some(blocks) = map.text(text) else {
         return Vec::new();
     };

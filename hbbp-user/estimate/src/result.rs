@@ -83,7 +83,7 @@ pub struct BlockCounts {
 
 impl BlockCounts {
     /// How many hits of a method tell as much as one that is independent of all others.
-    pub const fn design_effect(&self, method: Method) -> f64 {
+    pub(crate) const fn design_effect(&self, method: Method) -> f64 {
         match method {
             Method::Ebs => match &self.skid {
                 Some(skid) => skid.dispersion,

@@ -70,7 +70,8 @@ impl Ran {
     /// agree.
     pub(super) fn equation(
         self,
-        (streams, map): (&[Stream], &BlockMap),
+        streams: &[Stream],
+        map: &BlockMap,
         graph: &FlowGraph,
         ring_of: impl Fn(TextIdx) -> Ring,
     ) -> Equation {
@@ -216,7 +217,7 @@ mod tests {
             TextIdx(0) => Ring::User,
             _ => Ring::Kernel,
         };
-        let found = ran.equation((&streams, &map), &graph, ring_of);
+        let found = ran.equation(&streams, &map, &graph, ring_of);
         // 900 branches of user code and 100 of the kernel were counted: the equation holds where their streams are nine to one.
         assert_eq!(found.terms, [(0, -100.0), (1, -100.0), (2, 900.0)]);
         let residual = |user: f64, kernel: f64| 900.0 * kernel - 100.0 * user - found.value;

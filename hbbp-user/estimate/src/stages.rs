@@ -12,10 +12,10 @@ macro_rules! stages {
 
         impl Stage {
             /// All of them, in the order of the flow.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Its name in rule files and tables.
-            pub const fn name(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
         }
@@ -60,21 +60,21 @@ impl Stages {
 
     /// All that ran before, and `stage`.
     #[must_use]
-    pub const fn with(self, stage: Stage) -> Self {
+    pub(crate) const fn with(self, stage: Stage) -> Self {
         Self {
             left_out: self.left_out & !(1 << stage as u32),
         }
     }
 
     /// Whether a stage runs.
-    pub const fn run(self, stage: Stage) -> bool {
+    pub(crate) const fn run(self, stage: Stage) -> bool {
         self.left_out & 1 << stage as u32 == 0
     }
 }
 
 impl Stage {
     /// The stage of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|stage| stage.name() == name)
     }
 }

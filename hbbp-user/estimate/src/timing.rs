@@ -72,7 +72,8 @@ impl Model {
     pub(super) fn refined<S>(
         self,
         state: &S,
-        (rounds, longest): (usize, f64),
+        rounds: usize,
+        longest: f64,
         mut of: impl FnMut(&Self, &S) -> (f64, S),
     ) -> (Self, S, f64) {
         let mut model = self;

@@ -49,7 +49,9 @@ impl Totals {
     pub(super) fn new(
         events: &[Event],
         assignment: &EventAssignment,
-        (sampled, judged, located): (&Sampled, &Judged, &Located),
+        sampled: &Sampled,
+        judged: &Judged,
+        located: &Located,
     ) -> Option<Self> {
         let (ebs, lbr) = (assignment.ebs.as_slice(), assignment.lbr.as_slice());
         let apart = apart(events, ebs, lbr)?;
@@ -215,7 +217,7 @@ mod tests {
         judged
             .discarded
             .add(EventIdx(1), Discard::Backward, Ring::User, 50);
-        Totals::new(events, &assignment, (&sampled, &judged, &located))
+        Totals::new(events, &assignment, &sampled, &judged, &located)
     }
 
     #[test]

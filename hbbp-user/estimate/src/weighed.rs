@@ -3,6 +3,7 @@
 //! Each stage changes the weights that the one before left. What the first two change, or would, is kept beside them, as it says how far
 //! off the counts may be ([`Corrections`]).
 
+use super::basis::Basis;
 use super::bias::balanced;
 use super::classes::{self, Shift};
 use super::error::Moved;
@@ -10,22 +11,17 @@ use super::flow::balance::{Known, reweighted};
 use super::flow::graph::{Edge, FlowGraph};
 use super::flow::landed::landed;
 use super::flow::late::{self, Late};
-use super::flow::per_branch::{PerBranch, Untied};
+use super::flow::per_branch::Untied;
 use super::flow::phases::Phases;
 use super::flow::skid::SampledBlocks;
-use super::rings::Ran;
+use super::sampling::Sampling;
+use super::sources::Observed;
 use super::sources::ebs::by_instruction;
-use super::sources::oldest_slot::Branches;
 use super::sources::streams::Stream;
-use super::sources::{self, SeenBlocks, ring};
-use super::stages::{Stage, Stages};
-use super::totals::Totals;
-use super::{Bias, BlockCount, ClassEstimate, Corrections, EventAssignment, Part, Ties, Unit, unseen};
+use super::stages::Stage;
+use super::whole_run::WholeRun;
+use super::{Bias, BlockCount, ClassEstimate, Corrections, Part, Ties, Unit};
 use crate::sums::over;
-use hbbp_code::blocks::BlockMap;
-use hbbp_code::locate::{Located, TextIdx};
-use hbbp_model::addr::Ring;
-use hbbp_model::snapshot::{Run, Snapshot};
 
 /// What branch stacks showed, with the weights that all stages leave.
 pub(super) struct Weighed {
@@ -42,58 +38,53 @@ pub(super) struct Weighed {
     pub(super) shifts: Vec<Shift>,
 }
 
-/// What events counted of all of the run, and of each ring.
-type Counted = (Option<Totals>, Option<Ran>);
-
 /// Weighs the streams for the moment at which stacks were taken, for the flow, and by what was counted.
 pub(super) fn weighed(
-    (snapshot, map): (&Snapshot, &BlockMap),
-    (mut streams, mut graph): (Vec<Stream>, FlowGraph),
-    (seen, samples, located): (&SeenBlocks, &[sources::Counted], &Located),
-    (assignment, branches, (period, depth), (totals, ran)): (
-        &EventAssignment,
-        &Branches,
-        (f64, f64),
-        Counted,
-    ),
-    stages: Stages,
+    basis: Basis<'_>,
+    mut streams: Vec<Stream>,
+    mut graph: FlowGraph,
+    observed: Observed<'_>,
+    sampling: Sampling,
+    counted: WholeRun,
 ) -> Weighed {
+    let (map, depth) = (basis.map, sampling.streams_per_stack);
+    let Observed { seen, samples, .. } = observed;
     let (mut corrections, mut moved) = (Corrections::default(), None);
-    let late = (assignment.unit == Unit::Executions)
+    let late = (basis.assignment.unit == Unit::Executions)
         .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
         .flatten();
     let is_late = late.is_some();
     let late = late.and_then(|(on_time, late)| {
-        let weights = weights(&streams, (&graph, &on_time));
+        let weights = weights(&streams, &graph, &on_time);
         corrections.late(seen, changes(&streams, &weights));
-        stages.run(Stage::Late).then(|| {
+        basis.runs(Stage::Late).then(|| {
             set_weights(&mut streams, &weights);
             graph = on_time;
             late
         })
     });
-    let ring_of = |text| ring(snapshot, map, text);
-    let totals = totals.filter(|_| stages.run(Stage::Totals));
-    let per_branch = totals.map(|totals| PerBranch::new(totals, (&streams, map), &graph, depth));
-    let both = totals.zip(per_branch.as_ref());
-    let untied = both.map(|(totals, per_branch)| per_branch.untied(totals, &streams, &graph));
-    let phases = stages.run(Stage::Phases).then(|| Phases::find(&graph, period));
-    let phases = phases.unwrap_or_default();
-    let ran = ran.filter(|_| stages.run(Stage::Rings));
-    let (totals, ran) = match stages.run(Stage::Fallback) {
-        true => without_unseen((totals, ran), (seen, samples, &streams), ring_of),
-        false => (totals, ran),
+    let ring_of = |text| basis.ring(text);
+    let counted = counted.of_stages(basis.stages);
+    let per_branch = counted.per_branch(&streams, map, &graph, depth);
+    let totals = counted.totals.zip(per_branch.as_ref());
+    let untied = totals.map(|(totals, per_branch)| per_branch.untied(totals, &streams, &graph));
+    let find = || Phases::find(&graph, sampling.period);
+    let phases = basis.runs(Stage::Phases).then(find).unwrap_or_default();
+    let counted = match basis.runs(Stage::Fallback) {
+        true => counted.without_unseen(seen, samples, &streams, ring_of),
+        false => counted,
     };
-    let of_rings = ran.map(|ran| ran.equation((&streams, map), &graph, ring_of));
+    let rings = counted.rings;
+    let of_rings = rings.map(|ran| ran.equation(&streams, map, &graph, ring_of));
     let known = Known {
-        samples: SampledBlocks::new(snapshot, map, &graph, seen, samples),
+        samples: SampledBlocks::new(basis.snapshot, map, &graph, seen, samples),
         per_branch: per_branch.as_ref(),
         of_rings: of_rings.as_ref(),
     };
-    let hits = || by_instruction(map, located, assignment, 1.0);
-    let landed = || landed(map, (&streams, &graph), seen, &hits());
-    let run = (assignment, depth, stages);
-    let bias = balanced((&graph, map), (branches, known), landed, run).and_then(|(runs, bias)| {
+    let hits = || by_instruction(map, observed.located, basis.assignment, 1.0);
+    let landed = || landed(map, &streams, &graph, seen, &hits());
+    let balanced = balanced(basis, &graph, observed.branches, known, landed, depth);
+    let bias = balanced.and_then(|(runs, bias)| {
         let weights = reweighted(&streams, &graph, &runs);
         match bias {
             Some(_) => corrections.balanced(seen, changes(&streams, &weights)),
@@ -104,9 +95,8 @@ pub(super) fn weighed(
         set_weights(&mut streams, &weights);
         bias
     });
-    set_right(&mut streams, map, (totals, ran), ring_of);
-    let of_streams = (streams.as_mut_slice(), depth);
-    let shifts = classes::streams_tied((&snapshot.run, map), assignment, ring_of, of_streams, stages);
+    counted.set_right(&mut streams, map, ring_of);
+    let shifts = classes::streams_tied(basis, &mut streams, depth);
     Weighed {
         streams,
         graph,
@@ -124,40 +114,16 @@ impl Weighed {
     /// Ties the blocks and their parts by process image to the counts of classes, where something is left of them.
     pub(super) fn tied(
         &self,
-        of_run: (&Run, &BlockMap),
-        assignment: &EventAssignment,
-        stages: Stages,
-        of_blocks: (&mut [BlockCount], &mut [Part]),
+        basis: Basis<'_>,
+        blocks: &mut [BlockCount],
+        parts: &mut [Part],
     ) -> (Vec<ClassEstimate>, Ties) {
-        let shifts = (stages, self.shifts.as_slice());
-        classes::tied(of_run, assignment, &self.streams, shifts, of_blocks)
-    }
-}
-
-/// What was counted, less the code that samples show and streams never do.
-fn without_unseen(
-    (totals, ran): Counted,
-    (seen, samples, streams): (&SeenBlocks, &[sources::Counted], &[Stream]),
-    ring_of: impl Fn(TextIdx) -> Ring,
-) -> Counted {
-    let of_ring = |ring| unseen::share(seen, samples, streams, |text| ring_of(text) == ring);
-    (
-        totals.map(|totals| totals.without(unseen::share(seen, samples, streams, |_| true))),
-        ran.map(|ran| ran.without(of_ring)),
-    )
-}
-
-/// Scales streams to what was counted, of each ring where that is known.
-fn set_right(streams: &mut [Stream], map: &BlockMap, counted: Counted, ring_of: impl Fn(TextIdx) -> Ring) {
-    match counted {
-        (_, Some(ran)) => ran.set_right(streams, map, ring_of),
-        (Some(totals), None) => totals.set_right(streams, map),
-        (None, None) => {}
+        classes::tied(basis, &self.streams, &self.shifts, blocks, parts)
     }
 }
 
 /// The weights of streams where a graph has other amounts of them than the one that it was made of.
-fn weights(streams: &[Stream], (before, after): (&FlowGraph, &FlowGraph)) -> Vec<f64> {
+fn weights(streams: &[Stream], before: &FlowGraph, after: &FlowGraph) -> Vec<f64> {
     let edges = after.streams.iter().zip(&before.streams);
     let weight = |(stream, (after, before)): (&Stream, (&Edge, &Edge))| {
         stream.weight * over(after.amount, before.amount)
@@ -167,8 +133,8 @@ fn weights(streams: &[Stream], (before, after): (&FlowGraph, &FlowGraph)) -> Vec
 
 /// What the weights of streams change by.
 fn changes(streams: &[Stream], weights: &[f64]) -> impl Iterator<Item = f64> {
-    let both = streams.iter().zip(weights);
-    both.map(|(stream, weight)| weight - stream.weight)
+    let weighed = streams.iter().zip(weights);
+    weighed.map(|(stream, weight)| weight - stream.weight)
 }
 
 fn set_weights(streams: &mut [Stream], weights: &[f64]) {

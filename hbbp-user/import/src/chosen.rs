@@ -8,7 +8,7 @@ use super::eventing::EventingIps;
 use super::events::choose;
 
 /// The process image or thread, and the interval of a sample, by its process id and thread id, and its time.
-pub type FindOwner<'a> = dyn FnMut([u32; 2], u64) -> (ProcessIdx, usize) + 'a;
+pub(crate) type FindOwner<'a> = dyn FnMut([u32; 2], u64) -> (ProcessIdx, usize) + 'a;
 use super::slots::SlotWeights;
 use super::stream_cost::{FindText, Trigger};
 use super::{ImportError, Sample};

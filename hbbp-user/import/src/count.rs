@@ -92,7 +92,7 @@ impl Counter {
     }
 
     /// Adds a stream that a text gives already summed.
-    pub fn add_stream(&mut self, owner: Owner, start: Va, end: Va, hits: u64) {
+    pub(crate) fn add_stream(&mut self, owner: Owner, start: Va, end: Va, hits: u64) {
         let added = self
             .intervals
             .get_mut(owner.interval)
@@ -101,14 +101,21 @@ impl Counter {
     }
 
     /// Adds a branch that a text gives already summed.
-    pub fn add_branch(&mut self, owner: Owner, from: Va, to: Va, hits: u64, mispredicted: Option<u64>) {
+    pub(crate) fn add_branch(
+        &mut self,
+        owner: Owner,
+        from: Va,
+        to: Va,
+        hits: u64,
+        mispredicted: Option<u64>,
+    ) {
         let tables = self.intervals.get_mut(owner.interval);
         let added = tables.is_some_and(|tables| tables.add_branch(owner, from, to, hits, mispredicted));
         self.losses.add(Loss::TooMany, if added { 0 } else { hits });
     }
 
     /// Adds an address that a text gives already summed.
-    pub fn add_ip(&mut self, owner: Owner, ip: Va, hits: u64) {
+    pub(crate) fn add_ip(&mut self, owner: Owner, ip: Va, hits: u64) {
         let tables = self.intervals.get_mut(owner.interval);
         let added = tables.is_some_and(|tables| tables.add_ip(owner, ip, false, hits, hits));
         self.losses.add(Loss::TooMany, if added { 0 } else { hits });

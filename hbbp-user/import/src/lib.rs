@@ -31,7 +31,6 @@ mod text_modules;
 mod unpacked;
 
 pub use attr::{Attr, Pmus};
-pub use chosen::FindOwner;
 pub use entry_text::EntryText;
 pub use error::ImportError;
 pub use format::{Format, START, format_of};

@@ -118,7 +118,7 @@ pub fn followed(text: &str, advice: Option<Advice>, wording: Wording) -> String 
 }
 
 /// The advice of the outermost error that has some.
-pub fn in_error(error: &anyhow::Error) -> Option<Advice> {
+pub(crate) fn in_error(error: &anyhow::Error) -> Option<Advice> {
     error.downcast_ref::<Advised>().and_then(|error| error.advice)
 }
 

@@ -20,21 +20,21 @@ pub mod kind {
     /// Loads.
     pub const LOAD: usize = 1;
     /// Stores.
-    pub const STORE: usize = 2;
+    pub(crate) const STORE: usize = 2;
     /// Multiplications of integers.
-    pub const MULTIPLY: usize = 3;
+    pub(crate) const MULTIPLY: usize = 3;
     /// Divisions and roots, of integers and floats.
     pub const DIVIDE: usize = 4;
     /// Floats and vectors.
-    pub const FLOAT: usize = 5;
+    pub(crate) const FLOAT: usize = 5;
     /// Atomic access to memory.
-    pub const LOCKED: usize = 6;
+    pub(crate) const LOCKED: usize = 6;
     /// What drains the pipeline or runs long microcode: fences, far branches, registers of the system.
     pub const SYSTEM: usize = 7;
     /// String instructions with a REP prefix, whatever their count.
-    pub const REPEATED: usize = 8;
+    pub(crate) const REPEATED: usize = 8;
     /// Loads past the caches.
-    pub const STREAMING: usize = 9;
+    pub(crate) const STREAMING: usize = 9;
     /// The taken branch that ends a stream, besides its instruction.
     pub const TAKEN: usize = 10;
 }

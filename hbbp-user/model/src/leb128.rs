@@ -13,7 +13,7 @@ pub fn write(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Takes a number from the beginning; `None` where the bytes end within it, or it has more than 64 bits.
-pub fn read(bytes: &mut &[u8]) -> Option<u64> {
+pub(crate) fn read(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let (byte, after) = bytes.split_first()?;
@@ -33,7 +33,7 @@ pub const fn zigzag(from: u64, to: u64) -> u64 {
 }
 
 /// The difference that [`zigzag`] folded.
-pub const fn unfolded(zigzag: u64) -> u64 {
+pub(crate) const fn unfolded(zigzag: u64) -> u64 {
     zigzag >> 1 ^ (zigzag & 1).wrapping_neg()
 }
 

@@ -261,7 +261,8 @@ impl Slices {
     }
 
     /// Memory that the counts take, in bytes.
-    pub fn memory(&self) -> usize {
+    #[cfg(test)]
+    fn memory(&self) -> usize {
         self.bytes.capacity()
             + self.runs.capacity() * size_of::<(u32, u32, u32)>()
             + (self.code.capacity() + self.numbers.capacity()) * size_of::<Code>()

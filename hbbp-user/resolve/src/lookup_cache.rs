@@ -24,20 +24,20 @@ pub struct Validity {
 
 impl Validity {
     /// The same for the part of the addresses that lies in `at`.
-    pub fn within(self, at: Range<Va>) -> Self {
+    pub(crate) fn within(self, at: Range<Va>) -> Self {
         let at = self.at.start.max(at.start)..self.at.end.min(at.end);
         Self { at, ..self }
     }
 
     /// Whether it covers this lookup.
-    pub fn covers(&self, task: TaskKey, time: u64, at: Va) -> bool {
+    pub(crate) fn covers(&self, task: TaskKey, time: u64, at: Va) -> bool {
         self.at.contains(&at) && self.time.contains(&time) && self.task == task
     }
 }
 
 /// A text range that is in the snapshot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct HeldText {
+pub(crate) struct HeldText {
     /// The process image that ran.
     pub process: ProcessIdx,
     /// The first address after it.
@@ -56,7 +56,7 @@ impl Default for HeldText {
 
 /// Results by address.
 #[derive(Debug)]
-pub struct LookupCache<T> {
+pub(crate) struct LookupCache<T> {
     /// The number of a result by slot. It may be any: each result has its validity.
     slots: Vec<u32>,
     results: Vec<(Validity, T)>,
@@ -69,7 +69,7 @@ const REACH: u64 = 16;
 
 impl<T: Copy> LookupCache<T> {
     /// With `n` slots, a power of two, for addresses that share all but their lower `near` bits.
-    pub fn new(n: usize, near: u32) -> Self {
+    pub(crate) fn new(n: usize, near: u32) -> Self {
         Self {
             slots: vec![0; n],
             results: Vec::new(),
@@ -79,14 +79,14 @@ impl<T: Copy> LookupCache<T> {
 
     /// What is known of an address.
     #[inline]
-    pub fn get(&self, task: TaskKey, time: u64, at: Va) -> Option<&(Validity, T)> {
+    pub(crate) fn get(&self, task: TaskKey, time: u64, at: Va) -> Option<&(Validity, T)> {
         let nth = *self.slots.get(self.slot(task, at))?;
         let result = self.results.get(nth as usize)?;
         result.0.covers(task, time, at).then_some(result)
     }
 
     /// Adds the result of a lookup of `at`, for all addresses of its validity that are near.
-    pub fn add(&mut self, at: Va, validity: &Validity, result: T) {
+    pub(crate) fn add(&mut self, at: Va, validity: &Validity, result: T) {
         if self.slots.len() <= self.results.len() {
             self.results.clear();
         }
@@ -112,7 +112,7 @@ impl<T: Copy> LookupCache<T> {
     }
 
     /// Forgets all.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.results.clear();
     }
 

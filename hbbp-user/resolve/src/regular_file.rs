@@ -15,7 +15,7 @@ use hbbp_model::snapshot::Loss;
 
 /// A file, open for reading.
 #[derive(Debug)]
-pub struct OpenedFile {
+pub(crate) struct OpenedFile {
     /// Its bytes.
     pub source: ByteSource,
     /// Device and inode as they are now: two mappings with the same belong to one file.
@@ -48,7 +48,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// How it is counted.
-    pub const fn loss(self) -> Loss {
+    pub(crate) const fn loss(self) -> Loss {
         match self {
             Self::Missing => Loss::FileMissing,
             Self::Refused => Loss::FileRefused,
@@ -68,7 +68,7 @@ impl From<Errno> for Refusal {
 }
 
 /// Opens a file by a path of our own choice, such as a debug file or a vmlinux; regular files only.
-pub fn open_own(path: &Path) -> Result<OpenedFile, Refusal> {
+pub(crate) fn open_own(path: &Path) -> Result<OpenedFile, Refusal> {
     let place = fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
 }

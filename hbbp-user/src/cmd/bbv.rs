@@ -42,14 +42,14 @@ type Planned<'a> = (String, Box<dyn Fn(&mut dyn Write) -> io::Result<()> + 'a>);
 
 impl BbvOptions {
     /// Fails where nothing could be written in the end.
-    pub fn check_output(&self) -> anyhow::Result<()> {
+    pub(crate) fn check_output(&self) -> anyhow::Result<()> {
         let directory = make_directory(&self.directory)?;
         Output::open(&directory.join("bb.out")).map(drop)
     }
 }
 
 /// Writes the vectors of a recording. Returns what the user must know.
-pub fn save(options: &BbvOptions, recorded: &mut Recorded) -> anyhow::Result<Vec<String>> {
+pub(crate) fn save(options: &BbvOptions, recorded: &mut Recorded) -> anyhow::Result<Vec<String>> {
     let rule = super::rule::read(&options.rule)?;
     let slices = recorded.slices.take().context("slices were not told apart")?;
     let vectors = vectors(&recorded.snapshot, &slices, &rule, options.rings);
@@ -104,10 +104,12 @@ fn planned<'a>(options: &'a BbvOptions, vectors: &'a Vectors<'_>, ids: &'a Ids) 
         ));
     }
     for thread in threads.rev() {
-        let cut = (thread, options.length);
+        let (length, totals_only) = (options.length, options.totals_only);
         files.push((
             named("bb.out", thread),
-            Box::new(move |out| write_vectors(vectors, ids, cut, options.totals_only, words, out).map(drop)),
+            Box::new(move |out| {
+                write_vectors(vectors, ids, thread, length, totals_only, words, out).map(drop)
+            }),
         ));
     }
     files

@@ -26,7 +26,7 @@ use kernel_text::{kernel_symbols, kernel_text};
 
 /// All findings.
 #[derive(Clone, Debug, Serialize)]
-pub struct Findings {
+pub(crate) struct Findings {
     /// Name and version of this layout.
     pub format: &'static str,
     /// Whether anything can be measured.
@@ -38,7 +38,7 @@ pub struct Findings {
 }
 
 /// Checks this machine and prints the findings; fails where nothing can be measured.
-pub fn check(format: TextOrJson, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn check(format: TextOrJson, out: &mut dyn Write) -> anyhow::Result<()> {
     let findings = look();
     match format {
         TextOrJson::Text => out.write_all(text(&findings).as_bytes())?,

@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 
 /// A forked command that waits before its exec.
 #[derive(Debug)]
-pub struct PendingChild {
+pub(crate) struct PendingChild {
     name: String,
     pid: u32,
     go: PipeWriter,
@@ -20,7 +20,7 @@ pub struct PendingChild {
 
 impl PendingChild {
     /// Forks the command and holds it. `spawn` returns only after the exec, so it is called in another thread.
-    pub fn fork(command: &[OsString]) -> anyhow::Result<Self> {
+    pub(crate) fn fork(command: &[OsString]) -> anyhow::Result<Self> {
         let (program, args) = command
             .split_first()
             .ok_or_else(|| anyhow!("no command to run"))?;
@@ -51,17 +51,17 @@ impl PendingChild {
     }
 
     /// Process id of the command.
-    pub const fn pid(&self) -> u32 {
+    pub(crate) const fn pid(&self) -> u32 {
         self.pid
     }
 
     /// Name of the program.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Lets the command exec.
-    pub fn release(mut self) -> anyhow::Result<Child> {
+    pub(crate) fn release(mut self) -> anyhow::Result<Child> {
         let name = self.name;
         self.go
             .write_all(&[1])
@@ -102,7 +102,7 @@ fn unblock_signals() -> io::Result<()> {
 }
 
 /// The exit code to pass on: that of the command, or 128 plus the signal number, as in shells.
-pub fn exit_code(status: ExitStatus) -> u8 {
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(1)
 }

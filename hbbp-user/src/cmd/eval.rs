@@ -37,7 +37,7 @@ pub struct EvalOptions {
 }
 
 /// Reads both files and prints the errors to `out`.
-pub fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn eval(options: &EvalOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let blocks = options.blocks.as_deref().map(Output::open).transpose()?;
     let snapshot = profile::read(&options.profile)?;
     let path = &options.reference;

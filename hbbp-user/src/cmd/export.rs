@@ -23,8 +23,8 @@ use hbbp_output::export::counted::Counted;
 use hbbp_output::export::counts::{CountSource, write_counts};
 use hbbp_output::export::streams::write_streams;
 use hbbp_resolve::kernel::recorded::KernelPlace;
-pub use image_format::ImageFormat;
-pub use whole::WholeFormat;
+pub(crate) use image_format::ImageFormat;
+pub(crate) use whole::WholeFormat;
 
 /// What to export.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub enum ExportLines {
 }
 
 /// Exports, and returns what the user must know of it, sentence by sentence.
-pub fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
+pub(crate) fn run(options: &ExportOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
     let mut out = BufWriter::new(out);
     let warnings = write(options, &mut out)?;
     out.flush()?;

@@ -37,7 +37,7 @@ pub struct ImportOptions {
 }
 
 /// Refuses a snapshot of which no instruction is known: the profile would stay empty for good.
-pub fn check_resolved(snapshot: &Snapshot) -> anyhow::Result<()> {
+pub(crate) fn check_resolved(snapshot: &Snapshot) -> anyhow::Result<()> {
     if snapshot.text.is_empty() {
         let Run { scope, notes, .. } = &snapshot.run;
         bail!(

@@ -35,7 +35,7 @@ const LAST_CHANCE: Duration = Duration::from_secs(10);
 /// The runtime, and whether the measurement is to end; copies share both. A program listens once: what it starts later
 /// blocks the signals.
 #[derive(Clone, Debug)]
-pub struct Interrupt {
+pub(crate) struct Interrupt {
     runtime: Arc<Runtime>,
     signals: Signals,
     ender: Ender,
@@ -44,7 +44,7 @@ pub struct Interrupt {
 
 /// Whether the measurement is to end.
 #[derive(Clone, Debug)]
-pub struct Signals(watch::Receiver<bool>);
+pub(crate) struct Signals(watch::Receiver<bool>);
 
 /// Ends the measurement, as the first signal does.
 #[derive(Clone, Debug)]
@@ -59,12 +59,14 @@ impl Ender {
 
 impl Interrupt {
     /// Starts the runtime and listens for signals.
-    pub fn listen() -> anyhow::Result<Self> {
+    pub(crate) fn listen() -> anyhow::Result<Self> {
         Self::listen_after(|| Ok(()))
     }
 
     /// The same; the thread that waits for signals does `first` before.
-    pub fn listen_after(first: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> anyhow::Result<Self> {
+    pub(crate) fn listen_after(
+        first: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("failed to set up waiting for events")?;
         let (sender, receiver) = watch::channel(false);
@@ -99,22 +101,22 @@ impl Interrupt {
     }
 
     /// Whether a second signal has asked to come to an end soon.
-    pub fn haste(&self) -> Haste {
+    pub(crate) fn haste(&self) -> Haste {
         self.haste.clone()
     }
 
     /// What ends the measurement from another thread.
-    pub fn ender(&self) -> Ender {
+    pub(crate) fn ender(&self) -> Ender {
         self.ender.clone()
     }
 
     /// The runtime, and the signals to wait for on it.
-    pub fn parts(&mut self) -> (&Runtime, &mut Signals) {
+    pub(crate) fn parts(&mut self) -> (&Runtime, &mut Signals) {
         (&self.runtime, &mut self.signals)
     }
 
     /// Waits for a time, or until the measurement is to end.
-    pub fn pause(&mut self, time: Duration) {
+    pub(crate) fn pause(&mut self, time: Duration) {
         let (runtime, signals) = (&self.runtime, &mut self.signals);
         runtime.block_on(async {
             tokio::select! {
@@ -125,12 +127,12 @@ impl Interrupt {
     }
 
     /// Whether a signal has ended the measurement.
-    pub fn happened(&self) -> bool {
+    pub(crate) fn happened(&self) -> bool {
         *self.signals.0.borrow()
     }
 
     /// From now on the first signal ends the program, unless there are copies.
-    pub fn abort_at_next(self) {
+    pub(crate) fn abort_at_next(self) {
         drop(self);
     }
 }
@@ -239,7 +241,7 @@ fn say(sentence: &str) {
 
 impl Signals {
     /// Returns at the first signal.
-    pub async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         if self.0.wait_for(|ended| *ended).await.is_err() {
             // The listener is gone, so no signal will come.
             std::future::pending::<()>().await;

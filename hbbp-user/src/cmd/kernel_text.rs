@@ -84,7 +84,7 @@ struct UnknownFound {
 }
 
 /// Compares the two texts and prints the differences.
-pub fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn kernel_text(options: &KernelTextOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let kallsyms = std::fs::read("/proc/kallsyms").context("failed to read /proc/kallsyms")?;
     let symbols = parse_kallsyms(&kallsyms);
     if symbols.hidden {

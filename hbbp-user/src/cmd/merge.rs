@@ -25,7 +25,7 @@ pub struct MergeOptions {
 }
 
 /// Merges the profiles; returns what the user must know.
-pub fn merge(options: &MergeOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
+pub(crate) fn merge(options: &MergeOptions, out: &mut dyn Write) -> anyhow::Result<Vec<String>> {
     let output = open_output(&options.output)?;
     let mut runs = Vec::new();
     for path in &options.inputs {

@@ -85,7 +85,7 @@ impl Columns {
 }
 
 /// Prints the names of the columns.
-pub fn list(columns: Columns, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn list(columns: Columns, out: &mut dyn Write) -> anyhow::Result<()> {
     let (_, names) = columns.axis()?;
     for name in names {
         writeln!(out, "{name}").context("failed to write the names of the columns")?;
@@ -94,7 +94,7 @@ pub fn list(columns: Columns, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Measures interval after interval until their number is reached, a signal arrives, or the reader goes away.
-pub fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let (axis, all) = options.columns.axis()?;
     let shown = shown(options.shown.as_deref(), all)?;
     let query = query(axis, options.rings)?;

@@ -7,12 +7,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// A progress bar that is cleared on drop.
 #[derive(Debug)]
-pub struct Progress(ProgressBar);
+pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// A progress bar for a measurement of this duration, or a clock if it has no end. Nothing is drawn if standard
     /// error is not a terminal; a measurement without an end then says in a line what ends it.
-    pub fn start(duration: Option<Duration>) -> Self {
+    pub(crate) fn start(duration: Option<Duration>) -> Self {
         if duration.is_none() && !io::stderr().is_terminal() {
             // Nobody has to hear it.
             let _ = writeln!(
@@ -38,7 +38,7 @@ impl Progress {
     }
 
     /// A progress bar for reading a number of bytes.
-    pub fn reading(bytes: u64) -> Self {
+    pub(crate) fn reading(bytes: u64) -> Self {
         let bar = ProgressBar::new(bytes);
         if let Ok(style) = ProgressStyle::with_template("reading {bar:40} {percent}% {elapsed}") {
             bar.set_style(style);
@@ -47,12 +47,12 @@ impl Progress {
     }
 
     /// Number of bytes read so far.
-    pub fn at_byte(&self, byte: u64) {
+    pub(crate) fn at_byte(&self, byte: u64) {
         self.0.set_position(byte);
     }
 
     /// Time since the start.
-    pub fn at(&self, elapsed: Duration) {
+    pub(crate) fn at(&self, elapsed: Duration) {
         self.0
             .set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
     }

@@ -74,7 +74,7 @@ pub enum Target {
 
 /// A finished recording.
 #[derive(Debug)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// What was measured.
     pub snapshot: Snapshot,
     /// What was counted in each slice, where these are distinguished.
@@ -87,7 +87,7 @@ pub struct Recorded {
 
 /// The command of a recording.
 #[derive(Debug)]
-pub enum Command {
+pub(crate) enum Command {
     /// It outlives the measurement.
     Running(Child),
     /// It exited with this code.
@@ -95,7 +95,7 @@ pub enum Command {
 }
 
 /// Records until the time is over, the command exits or a signal arrives.
-pub fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
+pub(crate) fn record(options: &RecordOptions) -> anyhow::Result<Recorded> {
     recorded(options).map_err(advised)
 }
 
@@ -140,7 +140,7 @@ impl Intervals {
     }
 
     /// Starts the recording, whose files a parser parses; it ends with the interrupt, at once where that has happened.
-    pub fn open_until(
+    pub(crate) fn open_until(
         options: &RecordOptions,
         interval: Duration,
         parser: &Parser,
@@ -232,7 +232,7 @@ impl Recording {
         };
         let run = facts(describe(&options.target, pending.as_ref()));
         let image = options.vmlinux.as_deref();
-        let mut session = Session::open(&plan, options.text, image, (options.cpu_budget, parser), run)?;
+        let mut session = Session::open(&plan, options.text, image, options.cpu_budget, parser, run)?;
         session.ended = options.ended;
         session.hasten_with(interrupt.haste());
         session.start()?;

@@ -55,7 +55,7 @@ pub struct TopOptions {
 }
 
 /// Measures and shows interval after interval.
-pub fn top(options: &TopOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn top(options: &TopOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let rule = super::rule::read_for_live(&options.rule)?;
     match options.batch {
         Some(top) => batch(options, top, &rule, out),

@@ -32,13 +32,19 @@ struct Columns {
     address: UInt64Builder,
     process: Words,
     pid: UInt32Builder,
-    mnemonic: Words,
-    extension: Words,
-    category: Words,
+    class: ClassColumns,
     bytes: BinaryBuilder,
     method: Words,
     executions: Float64Builder,
     samples: UInt64Builder,
+}
+
+/// The columns of what an instruction is ([`ClassNames`]).
+#[derive(Default)]
+struct ClassColumns {
+    mnemonic: Words,
+    extension: Words,
+    category: Words,
 }
 
 /// Few distinct strings, each stored once.
@@ -90,7 +96,7 @@ fn table(counted: &Counted<'_>, only: Only<'_>) -> io::Result<(RecordBatch, Writ
         executions += executed.executions;
         written.add("samples", hits);
         let row = row(counted, &mut names, &executed);
-        columns.add(counted, &names, &row, (executed.executions, hits))?;
+        columns.add(counted, &names, &row, executed.executions, hits)?;
     }
     for ((site, process), hits) in samples {
         written.add("samples", hits);
@@ -106,7 +112,7 @@ fn table(counted: &Counted<'_>, only: Only<'_>) -> io::Result<(RecordBatch, Writ
             bytes: &[],
             method: "",
         };
-        columns.add(counted, &names, &row, (0.0, hits))?;
+        columns.add(counted, &names, &row, 0.0, hits)?;
     }
     written.add(
         "executions of instructions",
@@ -132,7 +138,8 @@ impl Columns {
         counted: &Counted<'_>,
         names: &Names<'_>,
         row: &Row<'_>,
-        (executions, samples): (f64, u64),
+        executions: f64,
+        samples: u64,
     ) -> io::Result<()> {
         let (comm, pid) = names.process(row.process);
         let id = build_id(counted.snapshot, row.site.module).unwrap_or_default();
@@ -143,9 +150,9 @@ impl Columns {
             (&mut self.build_id, &id),
             (&mut self.function, &function),
             (&mut self.process, &comm),
-            (&mut self.mnemonic, &row.class.mnemonic),
-            (&mut self.extension, &row.class.extension),
-            (&mut self.category, &row.class.category),
+            (&mut self.class.mnemonic, &row.class.mnemonic),
+            (&mut self.class.extension, &row.class.extension),
+            (&mut self.class.category, &row.class.category),
             (&mut self.method, row.method),
         ];
         for (column, word) in words {
@@ -168,9 +175,9 @@ impl Columns {
             ("address", &mut self.address),
             ("process", &mut self.process),
             ("pid", &mut self.pid),
-            ("mnemonic", &mut self.mnemonic),
-            ("extension", &mut self.extension),
-            ("category", &mut self.category),
+            ("mnemonic", &mut self.class.mnemonic),
+            ("extension", &mut self.class.extension),
+            ("category", &mut self.class.category),
             ("bytes", &mut self.bytes),
             ("method", &mut self.method),
             ("executions", &mut self.executions),

@@ -250,8 +250,8 @@ fn measured_by(event: Event) -> Snapshot {
             ),
         ],
         processes: vec![
-            process(0, "kernel", (KERNEL, 0x1000, 0, KERNEL)),
-            process(4711, "sum", (USER, 0x1000, 1, IMAGE)),
+            process(0, "kernel", KERNEL, 0, KERNEL),
+            process(4711, "sum", USER, 1, IMAGE),
         ],
         text: vec![
             text(0, KERNEL, &SPIN_WAIT),
@@ -345,10 +345,10 @@ fn module(name: &str, kind: ModuleKind, symbols: &[(u64, u64, &str)]) -> Module 
     }
 }
 
-fn process(tgid: u32, comm: &str, (start, len, module, image_start): (u64, u64, u32, u64)) -> Process {
+fn process(tgid: u32, comm: &str, start: u64, module: u32, image_start: u64) -> Process {
     let mapping = Mapping {
         start: Va(start),
-        end: Va(start + len),
+        end: Va(start + 0x1000),
         module: ModuleIdx(module),
         image_start: ImageAddr(image_start),
         from: 0,

@@ -293,16 +293,15 @@ fn text(n_modules: u32) -> impl Strategy<Value = Text> {
 }
 
 fn interval(n_events: u32, n_processes: u32) -> impl Strategy<Value = Interval> {
-    let of = (n_events, n_processes);
     (
         any::<u64>(),
         any::<u64>(),
         any::<bool>(),
-        vec(ip(of), 0..8),
-        vec(stream(of), 0..4),
-        vec(branch(of), 0..4),
-        vec(chain(of), 0..4),
-        vec(ip(of), 0..4),
+        vec(ip(n_events, n_processes), 0..8),
+        vec(stream(n_events, n_processes), 0..4),
+        vec(branch(n_events, n_processes), 0..4),
+        vec(chain(n_events, n_processes), 0..4),
+        vec(ip(n_events, n_processes), 0..4),
     )
         .prop_map(
             |(start, end, continues, ips, streams, branches, chains, refused)| Interval {
@@ -318,7 +317,7 @@ fn interval(n_events: u32, n_processes: u32) -> impl Strategy<Value = Interval> 
         )
 }
 
-fn chain((n_events, n_processes): (u32, u32)) -> impl Strategy<Value = ChainCount> {
+fn chain(n_events: u32, n_processes: u32) -> impl Strategy<Value = ChainCount> {
     let key = (0..n_events, 0..n_processes);
     let addresses = (any::<u64>(), any::<u64>(), vec(any::<u64>(), 0..5));
     (key, addresses, any::<u64>(), any::<u64>()).prop_map(
@@ -334,7 +333,7 @@ fn chain((n_events, n_processes): (u32, u32)) -> impl Strategy<Value = ChainCoun
     )
 }
 
-fn ip((n_events, n_processes): (u32, u32)) -> impl Strategy<Value = IpCount> {
+fn ip(n_events: u32, n_processes: u32) -> impl Strategy<Value = IpCount> {
     let key = (0..n_events, 0..n_processes);
     (key, any::<u64>(), any::<bool>(), any::<u64>(), any::<u64>()).prop_map(
         |((event, process), ip, exact, hits, weight)| IpCount {
@@ -348,7 +347,7 @@ fn ip((n_events, n_processes): (u32, u32)) -> impl Strategy<Value = IpCount> {
     )
 }
 
-fn stream((n_events, n_processes): (u32, u32)) -> impl Strategy<Value = StreamCount> {
+fn stream(n_events: u32, n_processes: u32) -> impl Strategy<Value = StreamCount> {
     let weight = prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::SUBNORMAL;
     (
         (0..n_events, 0..n_processes),
@@ -373,7 +372,7 @@ fn stream((n_events, n_processes): (u32, u32)) -> impl Strategy<Value = StreamCo
         )
 }
 
-fn branch((n_events, n_processes): (u32, u32)) -> impl Strategy<Value = BranchCount> {
+fn branch(n_events: u32, n_processes: u32) -> impl Strategy<Value = BranchCount> {
     (
         (0..n_events, 0..n_processes),
         any::<u64>(),

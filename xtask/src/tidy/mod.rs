@@ -69,6 +69,9 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
     }
     findings.extend(manual::check(sources));
     findings.extend(circles::check(&without_tests(sources)));
+    let built = without_tests(sources);
+    findings.extend(circles::check(&built));
+    findings.extend(shapes::check(&built));
     findings
 }
 
@@ -105,10 +108,10 @@ pub(crate) fn counts() -> Result<()> {
     println!("{sentences} sentences of comments and documentation, {long} of them too long");
     println!("{} circles of files", circles.len());
     println!("{} public items below hbbp-user", shapes.public);
-    println!("{} functions with a tuple as parameter", shapes.with_tuples);
+    println!("{} functions with a tuple as parameter", shapes.with_tuples.len());
     println!(
         "{} structs of more than 12 fields, outside of clap and JSON",
-        shapes.wide
+        shapes.wide.len()
     );
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Of the instructions `first..end` of a text, whose code has this many bits; `first` begins the function.
-    pub(super) fn new(text: &Text, blocks: &TextBlocks, (first, end): (u32, u32), bits: u32) -> Self {
+    pub(super) fn new(text: &Text, blocks: &TextBlocks, first: u32, end: u32, bits: u32) -> Self {
         let mut frames = Self {
             first,
             of: vec![None; end.saturating_sub(first) as usize],

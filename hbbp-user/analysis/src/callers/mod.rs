@@ -20,7 +20,7 @@ pub use walk::{At, Ends};
 
 /// The time of call chains.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Callers {
+pub(crate) struct Callers {
     /// Cycles, or nanoseconds.
     pub unit: EventUnit,
     /// In the order of the snapshot; only chains whose sampled instruction is known.
@@ -33,7 +33,7 @@ pub struct Callers {
 
 /// A part of the time of a chain, which one instruction spent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Charged {
+pub(crate) struct Charged {
     /// The instruction that spent it.
     pub spender: At,
     /// The calls that led to it, innermost first. A call may be there several times.
@@ -44,7 +44,7 @@ pub struct Charged {
 
 impl Callers {
     /// The callers of a run; `None` where no chain was sampled.
-    pub fn new(estimated: &Estimated<'_>) -> Option<Self> {
+    pub(crate) fn new(estimated: &Estimated<'_>) -> Option<Self> {
         let (snapshot, map) = (estimated.snapshot(), estimated.map());
         let chains = &estimated.located().chains;
         let event_idx = chains.first()?.event;
@@ -70,7 +70,7 @@ impl Callers {
             };
             // Without executions, samples stay where they are in the rest of the report, too.
             let spenders = match estimated.time() {
-                Some(_) => spenders(snapshot, &flows, blocks, chain.event, here),
+                Some(_) => spenders(snapshot, &flows, blocks, chain.event, here.0, here.1),
                 None => vec![(here, 1.0)],
             };
             // At the start of a function, the chain knows which of its calls it was.
@@ -101,7 +101,7 @@ impl Callers {
     }
 
     /// The time of what each call called, by the call.
-    pub fn by_call(&self) -> BTreeMap<At, Amount> {
+    pub(crate) fn by_call(&self) -> BTreeMap<At, Amount> {
         let mut all: BTreeMap<At, Amount> = BTreeMap::new();
         for charged in &self.charged {
             let mut calls = charged.calls.clone();

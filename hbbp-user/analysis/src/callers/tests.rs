@@ -37,10 +37,10 @@ const FUNCTIONS: [(&str, u64, u64); 4] = [
 ];
 
 /// A sampled offset, the offset that is on top of the stack, and what the kernel unwound after it; samples of ten ns.
-pub type Sampled<'a> = (u64, u64, &'a [u64], u64);
+pub(crate) type Sampled<'a> = (u64, u64, &'a [u64], u64);
 
 /// A profile of the program with these chains.
-pub fn sampled(chains: &[Sampled<'_>]) -> Snapshot {
+pub(crate) fn sampled(chains: &[Sampled<'_>]) -> Snapshot {
     let at = |offset: u64| Va(USER + offset);
     let (event, process) = (EventIdx(0), ProcessIdx(1));
     let ip = |(ip, _, _, hits): &Sampled<'_>| IpCount {

@@ -176,7 +176,7 @@ impl<'a> Walker<'a> {
         let mut known = self.frames.borrow_mut();
         let frames = known
             .entry((at.text, first))
-            .or_insert_with(|| Frames::new(text, blocks, (first, end), module.kind.bits()));
+            .or_insert_with(|| Frames::new(text, blocks, first, end, module.kind.bits()));
         Some(frames.at(here))
     }
 }

@@ -41,7 +41,8 @@ pub struct Pairs {
 impl Pairs {
     /// The pairs of an estimate, from the amounts of all addresses in their order, and of what has no address.
     pub(super) fn of(
-        (map, counts): (&BlockMap, &BlockCounts),
+        map: &BlockMap,
+        counts: &BlockCounts,
         addresses: &[((Ring, Site), Address)],
         unplaced: &[(usize, Amounts)],
         locations: &[FunctionKey],

@@ -238,7 +238,7 @@ impl<'a> Sums<'a> {
         let blocks = blocks_of_reference(&addresses);
         let has_addresses = !matches!(self.scope, Scope::Mnemonics(_));
         let pairs =
-            has_addresses.then(|| Pairs::of((self.map, counts), &addresses, &self.unplaced, &locations));
+            has_addresses.then(|| Pairs::of(self.map, counts, &addresses, &self.unplaced, &locations));
         let addresses = addresses.into_iter().map(|(_, address)| address.amounts);
         let unplaced = self.unplaced.iter().map(|(_, amounts)| *amounts);
         let (taken, iterates) = match exact {

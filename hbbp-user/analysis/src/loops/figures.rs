@@ -54,7 +54,8 @@ pub struct Entered {
 /// over an edge, where that is known.
 pub(super) fn rounds(
     function: &Function<'_>,
-    (graph, levels): (&Digraph, &Levels),
+    graph: &Digraph,
+    levels: &Levels,
     natural: &NaturalLoop,
     ran: &[BlockCount],
     skid: f64,

@@ -100,8 +100,10 @@ impl<'a> Function<'a> {
         snapshot: &Snapshot,
         map: &'a BlockMap,
         flows: &Flows<'_>,
-        (text, range): (TextIdx, Range<u32>),
-        (nodes, ran): (Nodes, &[BlockCount]),
+        text: TextIdx,
+        range: Range<u32>,
+        nodes: Nodes,
+        ran: &[BlockCount],
     ) -> Option<Self> {
         let blocks = map.text(text)?;
         let seen: Vec<u32> = ran.iter().map(|count| count.block.block).collect();

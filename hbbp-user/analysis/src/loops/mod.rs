@@ -60,15 +60,15 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
         if callers.is_some() {
             seen.push((first.block.text, range.clone()));
         }
-        found.add_function(estimated, &flows, (first.block.text, range), ran, &mut steps);
+        found.add_function(estimated, &flows, first.block.text, range, ran, &mut steps);
         rest = others;
     }
     // Functions without a sample of their own, whose loops called what has some.
-    for range in callers
+    for (text, range) in callers
         .iter()
         .flat_map(|callers| calls::unseen(callers, snapshot, map, &seen))
     {
-        found.add_function(estimated, &flows, range, &[], &mut steps);
+        found.add_function(estimated, &flows, text, range, &[], &mut steps);
     }
     found.unit = Some(counts.assignment.unit);
     found.fill(estimated, callers.as_ref());
@@ -81,14 +81,15 @@ impl Loops {
         &mut self,
         estimated: &Estimated<'_>,
         flows: &Flows<'_>,
-        range: (TextIdx, Range<u32>),
+        text: TextIdx,
+        range: Range<u32>,
         ran: &[BlockCount],
         steps: &mut usize,
     ) {
         let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
         let is_recorded = !counts.assignment.lbr.is_empty();
         let nodes = if is_recorded { Nodes::Ran } else { Nodes::All };
-        let Some(function) = Function::new(snapshot, map, flows, range, (nodes, ran)) else {
+        let Some(function) = Function::new(snapshot, map, flows, text, range, nodes, ran) else {
             return;
         };
         let (graph, roots) = function.graph();
@@ -112,7 +113,7 @@ impl Loops {
             let (header, tail) = function.ends(natural);
             let rounds = if is_recorded {
                 let skid = counts.bias.as_ref().map_or(0.0, |bias| bias.skid);
-                figures::rounds(&function, (&graph, &levels), natural, ran, skid)
+                figures::rounds(&function, &graph, &levels, natural, ran, skid)
             } else {
                 None
             };

@@ -27,7 +27,8 @@ pub struct Accuracy {
 
 impl KeyError {
     /// Error(M), as a fraction; `None` if the reference is 0, since the formula divides by it.
-    pub fn error(&self) -> Option<f64> {
+    #[cfg(test)]
+    fn error(&self) -> Option<f64> {
         (0.0 < self.reference).then(|| self.deviation() / self.reference)
     }
 
@@ -38,7 +39,7 @@ impl KeyError {
 
 impl Accuracy {
     /// Compares two mixes: executions by key.
-    pub fn of(reference: &BTreeMap<String, f64>, measured: &BTreeMap<String, f64>) -> Self {
+    pub(crate) fn of(reference: &BTreeMap<String, f64>, measured: &BTreeMap<String, f64>) -> Self {
         let value = |values: &BTreeMap<String, f64>, key: &String| values.get(key).copied().unwrap_or(0.0);
         let mut keys: Vec<&String> = reference.keys().chain(measured.keys()).collect();
         keys.sort_unstable();
@@ -57,7 +58,7 @@ impl Accuracy {
     ///
     /// Each error is weighted by its reference value, which cancels the division: the result is the sum of all deviations
     /// over the reference instructions. In this form it includes mnemonics that were measured but never ran.
-    pub fn average_weighted(&self) -> Option<f64> {
+    pub(crate) fn average_weighted(&self) -> Option<f64> {
         let instructions: f64 = self.keys.iter().map(|key| key.reference).sum();
         let deviations: f64 = self.keys.iter().map(KeyError::deviation).sum();
         (0.0 < instructions).then(|| deviations / instructions)

@@ -5,7 +5,7 @@ use super::pivot::pivot;
 use super::{Mix, Query};
 use crate::time::Time;
 use hbbp_code::blocks::{BlockMap, DecodedText, blocks};
-use hbbp_code::locate::{Discard, Located, PerRing, Tally, Unresolved, locate};
+use hbbp_code::locate::{Discard, Located, Tally, Unresolved, locate};
 use hbbp_estimate::{BlockCounts, Method, Rule, estimate};
 use hbbp_model::addr::{ImageAddr, Ring};
 use hbbp_model::snapshot::{ModuleIdx, Snapshot, SourceLocations};
@@ -120,7 +120,7 @@ impl<'a> Estimated<'a> {
     }
 
     /// Time beside executions, where it was sampled.
-    pub const fn time(&self) -> Option<&Time> {
+    pub(crate) const fn time(&self) -> Option<&Time> {
         self.time.as_ref()
     }
 
@@ -217,19 +217,6 @@ fn shares(counts: &BlockCounts) -> Vec<MethodShare> {
         .map(share)
         .filter(|share| 0 < share.blocks)
         .collect()
-}
-
-impl Analysis {
-    /// Samples of the events of the mix: those in the mix and unresolved ones.
-    pub fn samples(&self) -> PerRing {
-        let mut samples = PerRing::default();
-        let ebs = &self.counts.assignment.ebs;
-        for part in [self.resolved.of_events(ebs), self.unresolved.of_events(ebs)] {
-            samples.add(Ring::Kernel, part.kernel);
-            samples.add(Ring::User, part.user);
-        }
-        samples
-    }
 }
 
 #[cfg(test)]

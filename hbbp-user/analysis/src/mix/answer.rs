@@ -81,7 +81,7 @@ pub type WholeSamples = Vec<Vec<u64>>;
 
 impl Cell {
     /// A figure as a number to sort by.
-    pub fn figure(&self, value: Value) -> f64 {
+    pub(crate) fn figure(&self, value: Value) -> f64 {
         match value {
             Value::Executions | Value::Share | Value::Rate => self.amount,
             Value::Samples => self.samples,

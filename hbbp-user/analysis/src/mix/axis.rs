@@ -55,7 +55,7 @@ impl Axis {
     }
 
     /// The dimension, unless it is a taxonomy.
-    pub const fn dimension(&self) -> Option<Dimension> {
+    pub(crate) const fn dimension(&self) -> Option<Dimension> {
         match self {
             Self::Dimension(dimension) => Some(*dimension),
             Self::Taxonomy(_) => None,
@@ -68,7 +68,7 @@ impl Axis {
     }
 
     /// What its values depend on.
-    pub fn depends_on(&self) -> DependsOn {
+    pub(crate) fn depends_on(&self) -> DependsOn {
         self.dimension().map_or(DependsOn::Form, Dimension::depends_on)
     }
 }

@@ -18,11 +18,6 @@ macro_rules! dimensions {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
-
-            /// Description, for the help text.
-            pub const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => $sentence),* }
-            }
         }
     };
 }
@@ -89,7 +84,7 @@ impl Dimension {
     }
 
     /// The dimension of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL
             .iter()
             .copied()
@@ -97,7 +92,7 @@ impl Dimension {
     }
 
     /// Whether it depends on the process image.
-    pub const fn is_of_process(self) -> bool {
+    pub(crate) const fn is_of_process(self) -> bool {
         matches!(
             self,
             Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup
@@ -105,7 +100,7 @@ impl Dimension {
     }
 
     /// Whether it comes from debug information.
-    pub const fn is_in_source(self) -> bool {
+    pub(crate) const fn is_in_source(self) -> bool {
         matches!(self, Self::File | Self::Line | Self::Inlined)
     }
 }

@@ -72,7 +72,7 @@ impl Filter {
     }
 
     /// Parses filters that are joined by `&&`: an instruction passes all of them.
-    pub fn parse_all(text: &str, taxonomies: &[Arc<Taxonomy>]) -> Result<Vec<Self>, FilterError> {
+    pub(crate) fn parse_all(text: &str, taxonomies: &[Arc<Taxonomy>]) -> Result<Vec<Self>, FilterError> {
         let filters = text.split("&&");
         filters.map(|filter| Self::parse(filter, taxonomies)).collect()
     }

@@ -63,15 +63,27 @@ pub(super) struct Keys<'a> {
     sites: Sites<'a>,
     forms: Interned<Half>,
     locations: Interned<Half>,
-    rows: Interned<Vec<String>>,
-    columns: Interned<Vec<String>>,
-    sums: Interned<SumOf>,
+    sums: Sums,
     /// The half of each form by its index, once it is known, and its floating-point operations.
     of_form: Vec<Option<(u32, f64)>>,
     pairs: Pairs,
-    /// The addends of the last lookup; parts are sorted by block.
-    last: Option<(BlockId, ProcessIdx)>,
-    answer: Vec<Addend>,
+    /// That of the last lookup; parts are sorted by block.
+    answer: Answer,
+}
+
+/// The sums so far, by their numbers.
+#[derive(Default)]
+struct Sums {
+    of: Interned<SumOf>,
+    rows: Interned<Vec<String>>,
+    columns: Interned<Vec<String>>,
+}
+
+/// What a block adds to which sums.
+#[derive(Default)]
+struct Answer {
+    of: Option<(BlockId, ProcessIdx)>,
+    addends: Vec<Addend>,
     places: Places,
 }
 
@@ -125,24 +137,20 @@ impl<'a> Keys<'a> {
             sites: Sites::new(snapshot, map, query, locations),
             forms: Interned::default(),
             locations: Interned::default(),
-            rows: Interned::default(),
-            columns: Interned::default(),
-            sums: Interned::default(),
+            sums: Sums::default(),
             of_form: vec![None; map.forms.len()],
             pairs: Pairs::default(),
-            last: None,
-            answer: Vec::new(),
-            places: Places::default(),
+            answer: Answer::default(),
         };
-        number(&mut keys.sums, SumOf::All);
-        number(&mut keys.sums, SumOf::Total);
+        number(&mut keys.sums.of, SumOf::All);
+        number(&mut keys.sums.of, SumOf::Total);
         if let [only] = query.columns.as_slice()
             && only.is(Dimension::Ring)
         {
             for ring in [Ring::Kernel, Ring::User] {
-                let column = number(&mut keys.columns, vec![ring.to_string()]);
-                number(&mut keys.sums, SumOf::AllInColumn(column));
-                number(&mut keys.sums, SumOf::Column(column));
+                let column = number(&mut keys.sums.columns, vec![ring.to_string()]);
+                number(&mut keys.sums.of, SumOf::AllInColumn(column));
+                number(&mut keys.sums.of, SumOf::Column(column));
             }
         }
         keys
@@ -150,7 +158,7 @@ impl<'a> Keys<'a> {
 
     /// The sums so far, by their numbers.
     pub(super) fn sums(&self) -> impl ExactSizeIterator<Item = SumOf> {
-        self.sums.iter().copied()
+        self.sums.of.iter().copied()
     }
 
     /// The keys of the rows and of the columns, by their numbers.
@@ -160,7 +168,7 @@ impl<'a> Keys<'a> {
         impl Iterator<Item = Vec<String>>,
         impl Iterator<Item = Vec<String>>,
     ) {
-        (self.rows.into_iter(), self.columns.into_iter())
+        (self.sums.rows.into_iter(), self.sums.columns.into_iter())
     }
 
     /// What a block adds to which sums when `process` runs it.
@@ -171,11 +179,11 @@ impl<'a> Keys<'a> {
         } else {
             ProcessIdx::KERNEL
         };
-        if self.last != Some((block.block, process)) {
-            self.last = Some((block.block, process));
+        if self.answer.of != Some((block.block, process)) {
+            self.answer.of = Some((block.block, process));
             self.find(block, process);
         }
-        &self.answer
+        &self.answer.addends
     }
 
     /// The sums that one instruction of a block adds to when `process` runs it.
@@ -194,8 +202,8 @@ impl<'a> Keys<'a> {
         let by_instruction = self.depends_on == DependsOn::Instruction;
         let map = self.map;
         self.sites.enter(block, process);
-        self.answer.clear();
-        self.places.block += 1;
+        self.answer.addends.clear();
+        self.answer.places.block += 1;
         let mut known = self.location_of_function();
         for (at, instruction) in map.instructions(block.block).iter().enumerate() {
             let location = match known {
@@ -212,7 +220,7 @@ impl<'a> Keys<'a> {
                     flops,
                     bytes: instruction.len.into(),
                 };
-                self.places.add(addend, &mut self.answer);
+                self.answer.places.add(addend, &mut self.answer.addends);
             }
         }
     }
@@ -234,7 +242,7 @@ impl<'a> Keys<'a> {
             Some(pair) => *pair,
             None => {
                 let sums = self.find_sums(location, form);
-                self.pairs.add((location, form), sums)
+                self.pairs.add(location, form, sums)
             }
         };
         if let Some(last) = self.pairs.last.get_mut(form as usize) {
@@ -253,10 +261,10 @@ impl<'a> Keys<'a> {
         let row = joined(&self.query.rows, &form.rows, &location.rows);
         let column = joined(&self.query.columns, &form.columns, &location.columns);
         let passes = location.passes && form.passes;
-        let column = number(&mut self.columns, column);
+        let column = number(&mut self.sums.columns, column);
         let mut sums = vec![SumOf::All, SumOf::AllInColumn(column)];
         if passes {
-            let row = number(&mut self.rows, row);
+            let row = number(&mut self.sums.rows, row);
             sums.extend([
                 SumOf::Total,
                 SumOf::Column(column),
@@ -265,7 +273,7 @@ impl<'a> Keys<'a> {
             ]);
         }
         sums.into_iter()
-            .map(|sum| number(&mut self.sums, sum) as SumIdx)
+            .map(|sum| number(&mut self.sums.of, sum) as SumIdx)
             .collect()
     }
 
@@ -325,7 +333,7 @@ fn number<T: Eq + Hash>(values: &mut Interned<T>, value: T) -> u32 {
 }
 
 impl Pairs {
-    fn add(&mut self, (location, form): (u32, u32), sums: Vec<SumIdx>) -> usize {
+    fn add(&mut self, location: u32, form: u32, sums: Vec<SumIdx>) -> usize {
         let pair = self.sums.len();
         self.sums.push(sums);
         self.numbers.insert((location, form), pair);

@@ -21,7 +21,7 @@ pub enum Side {
 impl Limit {
     /// Splits a text at its last `<` or `>` into what the limit is about and the limit, a number with `%`. `None` where the
     /// text has another form.
-    pub fn split(text: &str) -> Option<(&str, Self)> {
+    pub(crate) fn split(text: &str) -> Option<(&str, Self)> {
         let at = text.rfind(['<', '>'])?;
         let (what, limit) = text.split_at(at);
         let (side, limit) = match limit.strip_prefix('<') {

@@ -47,7 +47,6 @@ pub use limit::{Limit, Side};
 pub use mitigation::block_mitigations;
 pub use operands::Packing;
 pub use over_time::{MixOverTime, OverTime};
-pub use pattern::{Pattern, PatternError};
 pub use processwatch::processwatch_categories;
 pub use query::{Query, Sort, UnknownValue, Value};
 pub use requirement::{Confidence, ConfidenceError, Outcome, Requirement, RequirementError, Verdict};

@@ -73,7 +73,7 @@ impl OverTime {
             {
                 if let Ok(at) = addresses.location(ip.process, ip.ip) {
                     let amount = if is_adapted(ip.event) { ip.weight } else { ip.hits };
-                    hits.add((Method::Ebs, period), at.text, at.addr..=at.addr, amount as f64);
+                    hits.add(Method::Ebs, period, at.text, at.addr..=at.addr, amount as f64);
                 }
             }
             let streams = interval.streams.iter();
@@ -85,7 +85,7 @@ impl OverTime {
                     } else {
                         hits_of
                     };
-                    hits.add((Method::Lbr, period), start.text, start.addr..=end, amount);
+                    hits.add(Method::Lbr, period, start.text, start.addr..=end, amount);
                 }
             }
         }
@@ -181,7 +181,8 @@ impl Hits<'_> {
     /// Adds to all blocks from one instruction to another.
     fn add(
         &mut self,
-        (method, period): (Method, usize),
+        method: Method,
+        period: usize,
         text: TextIdx,
         addrs: RangeInclusive<ImageAddr>,
         hits: f64,

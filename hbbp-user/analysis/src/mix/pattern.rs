@@ -5,7 +5,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 /// A pattern for values.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     /// `None` for a text without special characters, which is faster to compare.
     glob: Option<GlobMatcher>,
@@ -23,7 +23,7 @@ pub struct PatternError {
 
 impl Pattern {
     /// Compiles a glob.
-    pub fn new(text: &str) -> Result<Self, PatternError> {
+    pub(crate) fn new(text: &str) -> Result<Self, PatternError> {
         let glob = GlobBuilder::new(text).case_insensitive(true).build();
         let glob = glob.map_err(|error| PatternError {
             pattern: text.to_owned(),
@@ -37,7 +37,7 @@ impl Pattern {
     }
 
     /// Whether a value matches.
-    pub fn matches(&self, value: &str) -> bool {
+    pub(crate) fn matches(&self, value: &str) -> bool {
         self.text.eq_ignore_ascii_case(value) || self.glob.as_ref().is_some_and(|glob| glob.is_match(value))
     }
 

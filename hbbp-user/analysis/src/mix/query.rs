@@ -103,7 +103,7 @@ impl Query {
     }
 
     /// All axes, in the order of rows, columns and filters.
-    pub fn axes(&self) -> impl Iterator<Item = &Axis> {
+    pub(crate) fn axes(&self) -> impl Iterator<Item = &Axis> {
         let filters = self.filters.iter().map(|filter| &filter.axis);
         self.rows.iter().chain(&self.columns).chain(filters)
     }
@@ -121,7 +121,7 @@ impl Query {
     }
 
     /// Whether some figure needs samples of time.
-    pub fn asks_time(&self) -> bool {
+    pub(crate) fn asks_time(&self) -> bool {
         self.values.iter().any(|value| value.is_of_time())
     }
 

@@ -91,7 +91,7 @@ impl Sums {
 impl Cell {
     /// The sum of two cells of different runs.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         let errors = [self, other].map(|cell| cell.std_error.zip(cell.by_chance));
         let (std_error, by_chance) = match errors {
             [Some(a), Some(b)] => {

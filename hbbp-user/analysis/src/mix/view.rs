@@ -229,7 +229,8 @@ impl View {
     }
 
     /// Names and sentences of all views, for the help text.
-    pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    #[cfg(test)]
+    fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
         VIEWS.iter().map(|view| (view.name, view.sentence))
     }
 }

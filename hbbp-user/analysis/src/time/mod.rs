@@ -52,7 +52,7 @@ pub struct Spent {
 
 /// Units of time with the samples that they rest on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Amount {
+pub(crate) struct Amount {
     /// Samples.
     pub hits: f64,
     /// Cycles, or nanoseconds.
@@ -72,7 +72,12 @@ const TOO_FEW: f64 = 0.25;
 
 impl Time {
     /// The time of a profile whose figures are executions; `None` where there is no such sample.
-    pub fn new(snapshot: &Snapshot, located: &Located, map: &BlockMap, counts: &BlockCounts) -> Option<Self> {
+    pub(crate) fn new(
+        snapshot: &Snapshot,
+        located: &Located,
+        map: &BlockMap,
+        counts: &BlockCounts,
+    ) -> Option<Self> {
         let is_beside = matches!(counts.assignment.unit, Unit::Executions);
         let units = [EventUnit::Cycles, EventUnit::Nanoseconds];
         let sampled = |unit| {
@@ -105,7 +110,7 @@ impl Time {
                 continue;
             };
             samples += ip.hits as f64;
-            let spenders = spenders(snapshot, &flows, text, ip.event, (ip.location.text, at));
+            let spenders = spenders(snapshot, &flows, text, ip.event, ip.location.text, at);
             let process = counted_as(ip.process);
             for ((text, instruction), share) in spenders {
                 *spent.entry((text, instruction, process)).or_default() += Amount {
@@ -132,12 +137,12 @@ impl Time {
     }
 
     /// Units of time at all instructions.
-    pub fn total(&self) -> f64 {
+    pub(crate) fn total(&self) -> f64 {
         self.spent.iter().fold(0.0, |sum, spent| sum + spent.amount)
     }
 
     /// The time at these instructions of a text, over all process images.
-    pub fn at(&self, text: TextIdx, instructions: &Range<u32>) -> Amount {
+    pub(crate) fn at(&self, text: TextIdx, instructions: &Range<u32>) -> Amount {
         let before = |n: u32| {
             self.spent
                 .partition_point(|it| (it.text, it.instruction) < (text, n))
@@ -151,20 +156,20 @@ impl Time {
     }
 
     /// An amount with its error as a part of all samples.
-    pub fn figure(&self, amount: Amount) -> Figure {
+    pub(crate) fn figure(&self, amount: Amount) -> Figure {
         amount.figure(self.samples)
     }
 }
 
 impl Amount {
     /// Adds the time at an instruction.
-    pub fn add(&mut self, spent: &Spent) {
+    pub(crate) fn add(&mut self, spent: &Spent) {
         self.hits += spent.hits;
         self.units += spent.amount;
     }
 
     /// The amount with its error as a part of this many samples.
-    pub fn figure(self, samples: f64) -> Figure {
+    pub(crate) fn figure(self, samples: f64) -> Figure {
         let left = if 0.0 < samples {
             1.0 - self.hits / samples
         } else {
@@ -181,7 +186,7 @@ impl Amount {
 
 /// Factor on the time of a sample of this event: expected samples divided by received ones, if executions are scaled to counts as
 /// well.
-pub fn scale(snapshot: &Snapshot, counts: &BlockCounts, event: EventIdx) -> f64 {
+pub(crate) fn scale(snapshot: &Snapshot, counts: &BlockCounts, event: EventIdx) -> f64 {
     let is_tied = counts.untied.is_some();
     let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);
     event.map_or(1.0, due_for_each)
@@ -198,30 +203,31 @@ fn due_for_each(event: &Event) -> f64 {
 }
 
 /// Cycles for each execution; `None` where executions are too few to divide by.
-pub fn cpi(time: Figure, executions: Figure) -> Option<Figure> {
+pub(crate) fn cpi(time: Figure, executions: Figure) -> Option<Figure> {
     let is_known = executions.std_error <= TOO_FEW * executions.value;
     time.over(executions).filter(|_| is_known)
 }
 
 /// The instructions that the time of a sample of this event at an instruction belongs to, each with its share.
-pub fn spenders(
+pub(crate) fn spenders(
     snapshot: &Snapshot,
     flows: &Flows<'_>,
     blocks: &TextBlocks,
     event: EventIdx,
-    here: (TextIdx, u32),
+    text: TextIdx,
+    at: u32,
 ) -> Vec<((TextIdx, u32), f64)> {
     let event = snapshot.run.events.get(event.0 as usize);
     let is_precise = event.is_some_and(|event| 0 < event.precise);
-    if is_precise || is_string(snapshot, blocks, here) {
-        vec![(here, 1.0)]
+    if is_precise || is_string(snapshot, blocks, text, at) {
+        vec![((text, at), 1.0)]
     } else {
-        predecessors(flows, blocks, here)
+        predecessors(flows, blocks, text, at)
     }
 }
 
 /// Whether an instruction repeats itself by a prefix.
-fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, (text, at): (TextIdx, u32)) -> bool {
+fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, text: TextIdx, at: u32) -> bool {
     let found = blocks.instruction(at).and_then(|instruction| {
         let text = snapshot.text.get(text.0 as usize)?;
         let bits = snapshot.modules.get(text.module.0 as usize)?.kind.bits();
@@ -239,7 +245,8 @@ fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, (text, at): (TextIdx, u32
 fn predecessors(
     flows: &Flows<'_>,
     blocks: &TextBlocks,
-    here @ (text, at): (TextIdx, u32),
+    text: TextIdx,
+    at: u32,
 ) -> Vec<((TextIdx, u32), f64)> {
     let block = blocks.block_of(at);
     let before = at.checked_sub(1);
@@ -257,7 +264,7 @@ fn predecessors(
     from.retain(|(_, executions)| 0.0 < *executions);
     let all: f64 = from.iter().map(|(_, executions)| executions).sum();
     if from.is_empty() {
-        return vec![(here, 1.0)];
+        return vec![((text, at), 1.0)];
     }
     from.iter_mut().for_each(|(_, executions)| *executions /= all);
     from

@@ -122,12 +122,12 @@ fn missing(event: &Event) -> Option<Missing> {
 
 impl Vectors<'_> {
     /// All blocks, by rising module and address.
-    pub fn blocks(&self) -> &[Block] {
+    pub(crate) fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
     /// Hits of the run that are in no vector.
-    pub const fn left_out(&self) -> LeftOut {
+    pub(crate) const fn left_out(&self) -> LeftOut {
         self.slices.left_out()
     }
 
@@ -138,14 +138,14 @@ impl Vectors<'_> {
 
     /// Shows the vector of each slice: number of the thread, the slice, the vector. Threads come one after the other and their
     /// slices in the order of time.
-    pub fn each(&self, mut show: impl FnMut(u32, u32, &Vector)) {
+    pub(crate) fn each(&self, mut show: impl FnMut(u32, u32, &Vector)) {
         for thread in 0..u32::try_from(self.threads.len()).unwrap_or(u32::MAX) {
             self.each_of(thread, |slice, vector| show(thread, slice, vector));
         }
     }
 
     /// The same of one thread: number of the slice, and the vector.
-    pub fn each_of(&self, thread: u32, mut show: impl FnMut(u32, &Vector)) {
+    pub(crate) fn each_of(&self, thread: u32, mut show: impl FnMut(u32, &Vector)) {
         let mut values = vec![0.0; self.blocks.len()];
         let mut touched: Vec<u32> = Vec::new();
         let mut vector = Vec::new();
@@ -175,7 +175,7 @@ impl Vectors<'_> {
 impl Vectors<'_> {
     /// Variance that chance alone leaves in the vectors of a thread, each divided by its sum: that of all blocks together, in
     /// the mean of the slices. A hit is one by chance, so that the variance of `n` hits is `n` (Poisson).
-    pub fn chance(&self, thread: u32) -> f64 {
+    pub(crate) fn chance(&self, thread: u32) -> f64 {
         let whole = self.whole_slices(thread);
         let (mut sum, mut n) = (0.0, 0.0);
         self.slices.each_of(thread, |_, slice, rows| {
@@ -206,7 +206,7 @@ impl Vectors<'_> {
     }
 
     /// Slices of a thread that are complete: all but the last.
-    pub fn whole_slices(&self, thread: u32) -> u32 {
+    pub(crate) fn whole_slices(&self, thread: u32) -> u32 {
         let about = self.threads.get(thread as usize);
         about.map_or(0, |about| about.slices.saturating_sub(1))
     }

@@ -4,14 +4,14 @@
 
 /// Dimensions of the projection: "we found 15 dimensions is sufficient" (Sherwood, Perelman, Hamerly, Calder: Automatically
 /// Characterizing Large Scale Program Behavior, ASPLOS 2002, section 4.2); SimPoint's `-dim 15`.
-pub const DIMENSIONS: usize = 15;
+pub(crate) const DIMENSIONS: usize = 15;
 
 /// A projected vector.
-pub type Point = [f64; DIMENSIONS];
+pub(crate) type Point = [f64; DIMENSIONS];
 
 /// Points in clusters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Clusters {
+pub(crate) struct Clusters {
     /// Centre of each cluster.
     pub centres: Vec<Point>,
     /// Cluster of each point.
@@ -32,7 +32,7 @@ const NO_VARIANCE: f64 = 1e-6;
 
 /// The clusters of the smallest k, up to `most`, whose score is good enough, of points each dimension of which has the variance
 /// `chance` by chance; `None` without points.
-pub fn best(points: &[Point], most: usize, chance: f64) -> Option<Clusters> {
+pub(crate) fn best(points: &[Point], most: usize, chance: f64) -> Option<Clusters> {
     let most = most.clamp(1, points.len().max(1));
     let tried = (1..=most).filter_map(|k| {
         let beginnings = (0..BEGINNINGS).map(|seed| k_means(points, k, seed));

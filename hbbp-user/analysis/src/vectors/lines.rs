@@ -57,7 +57,8 @@ impl Ids {
 pub fn write_vectors(
     vectors: &Vectors<'_>,
     ids: &Ids,
-    (thread, length): (u32, u64),
+    thread: u32,
+    length: u64,
     instructions_only: bool,
     wording: Wording,
     out: &mut dyn Write,

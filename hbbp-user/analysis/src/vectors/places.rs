@@ -115,8 +115,8 @@ impl Places {
         let last = estimated.snapshot.intervals.len().saturating_sub(1);
         addresses.set_interval(u32::try_from(last).unwrap_or(u32::MAX));
         for code in slices.code() {
-            let process = process_of(&processes, (code.tgid, code.exec_id, code.tid));
-            self.find(estimated, parts, (code, process), &mut addresses);
+            let process = process_of(&processes, code.tgid, code.exec_id, code.tid);
+            self.find(estimated, parts, code, process, &mut addresses);
             self.ends
                 .push(u32::try_from(self.parts.len()).unwrap_or(u32::MAX));
         }
@@ -127,7 +127,8 @@ impl Places {
         &mut self,
         estimated: &Estimated<'_>,
         parts: &Parts,
-        (code, process): (&Code, ProcessIdx),
+        code: &Code,
+        process: ProcessIdx,
         addresses: &mut AddressMap<'_>,
     ) -> Option<()> {
         let assignment = &estimated.counts.assignment;
@@ -252,7 +253,9 @@ fn one_unit(estimated: &Estimated<'_>) -> f64 {
 /// The entry of a process image, or of one of its threads, that a count names.
 fn process_of(
     processes: &HashMap<(u32, u32, u32), ProcessIdx>,
-    (tgid, exec_id, tid): (u32, u32, u32),
+    tgid: u32,
+    exec_id: u32,
+    tid: u32,
 ) -> ProcessIdx {
     use hbbp_model::snapshot::Thread;
 

@@ -170,7 +170,7 @@ fn thread_vectors_sum_to_the_process() {
 
     let mut text = Vec::new();
     let ids = lines::Ids::new(&vectors);
-    lines::write_vectors(&vectors, &ids, (0, 30_000), false, |_| "", &mut text).unwrap();
+    lines::write_vectors(&vectors, &ids, 0, 30_000, false, |_| "", &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("T:1:30000   \n#T:1:10000   \n"), "{text}");
 }

@@ -51,11 +51,13 @@ impl Collector {
 
     /// Opens the sideband and the events of a CPU, which are not started yet.
     fn open_on(&mut self, cpu: u32) -> anyhow::Result<()> {
-        self.sideband
+        self.records
+            .sideband
             .renew(cpu)
             .context("failed to open the sideband events")?;
-        for descriptor in self.sideband.newest() {
-            self.wake
+        for descriptor in self.records.sideband.newest() {
+            self.records
+                .wake
                 .add(descriptor)
                 .context("failed to wait for records of the kernel")?;
         }
@@ -63,10 +65,10 @@ impl Collector {
             Scope::Cpus(cpus) if !cpus.contains(&cpu) => return Ok(()),
             Scope::Cpus(_) => &Scope::System,
             // Counters of tasks go with them from CPU to CPU.
-            Scope::Process(_) | Scope::Command(_) => return self.cpus.give_place(cpu),
+            Scope::Process(_) | Scope::Command(_) => return self.counted.cpus.give_place(cpu),
             scope => scope,
         };
-        self.cpus.give_place(cpu)?;
+        self.counted.cpus.give_place(cpu)?;
         self.counters.open_on(scope, cpu)
     }
 }

@@ -50,19 +50,19 @@ impl Counting {
 
 impl Perf {
     /// Opens an event of a CPU that only counts, disabled. It is never pinned, so that it leaves the counters to those that sample.
-    pub fn open_counting(counting: &Counting, cpu: u32) -> io::Result<Self> {
+    pub(crate) fn open_counting(counting: &Counting, cpu: u32) -> io::Result<Self> {
         let mut attr = counting.attr();
         attr.set_disabled(1);
         open(&mut attr, -1, Some(cpu), 0)
     }
 
     /// Opens another one that counts whenever this one does, and not without it: they share the counters or go without.
-    pub fn open_beside(&self, counting: &Counting) -> io::Result<Self> {
+    pub(crate) fn open_beside(&self, counting: &Counting) -> io::Result<Self> {
         open_in(&mut counting.attr(), -1, self.cpu, Some(self.fd.as_fd()), 0)
     }
 
     /// What a group has counted so far, this event first, then the others as they were opened.
-    pub fn read_group(&self, n: usize) -> io::Result<Group> {
+    pub(crate) fn read_group(&self, n: usize) -> io::Result<Group> {
         // The number of events and two times stand before the counts (perf_event_open(2), "Reading results").
         let mut words = vec![0u64; 3 + n];
         let bytes = words.len() * size_of::<u64>();

@@ -84,7 +84,7 @@ impl Perf {
     /// `wakeup_events` is 1: with 0 the Intel driver may buffer precise samples, and while it drains that buffer it
     /// shows only the last one to a program (arch/x86/events/intel/ds.c).
     /// The sample type is empty, since a program needs none of the fields and each costs time.
-    pub fn open(request: &Request, target: &Target<'_>) -> io::Result<Self> {
+    pub(crate) fn open(request: &Request, target: &Target<'_>) -> io::Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: request.kind,
             size: size_of::<bindings::perf_event_attr>() as u32,
@@ -138,7 +138,7 @@ impl Perf {
     /// CLOCK_MONOTONIC, the clock of `bpf_ktime_get_ns`.
     /// Build ids are not asked for: the kernel would mark the records of every other listener on the CPU as if they held one,
     /// of which some perf tools crash (kernel/events/core.c at v6.1, `perf_event_mmap_output`).
-    pub fn open_sideband(cpu: u32) -> io::Result<Self> {
+    pub(crate) fn open_sideband(cpu: u32) -> io::Result<Self> {
         let mut attr = sideband((SIDEBAND_BYTES / 2) as u32);
         attr.set_mmap(1);
         attr.set_mmap2(1);
@@ -152,7 +152,7 @@ impl Perf {
     /// Opens the event of a CPU that tells of kernel text alone, as [`Self::open_sideband`]: it has a ring of its own,
     /// so that a storm of processes cannot overwrite it, and each record wakes its reader.
     /// Kernels that do not know a kind of record get the event without it; the returned list names what is missing.
-    pub fn open_text(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
+    pub(crate) fn open_text(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
         let mut attr = sideband(1);
         attr.set_ksymbol(1);
         attr.set_text_poke(1);
@@ -169,19 +169,19 @@ impl Perf {
     }
 
     /// Attaches a loaded program of type perf_event.
-    pub fn attach(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn attach(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         // SAFETY: both descriptors are open; the kernel checks the type of the program.
         check(unsafe { ioctls::SET_BPF(self.fd.as_raw_fd(), program.as_raw_fd().cast_unsigned()) })
     }
 
     /// Starts counting.
-    pub fn enable(&self) -> io::Result<()> {
+    pub(crate) fn enable(&self) -> io::Result<()> {
         // SAFETY: the descriptor is an open perf event.
         check(unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
     /// Samples every `period` units from now on; the unfinished period is forgotten.
-    pub fn set_period(&self, period: u64) -> io::Result<()> {
+    pub(crate) fn set_period(&self, period: u64) -> io::Result<()> {
         // The kernel takes a pointer to the period (kernel/events/core.c, `_perf_ioctl`), and the wrapper takes it as an integer.
         let address = (&raw const period).expose_provenance() as u64;
         // SAFETY: the descriptor is an open perf event, and the number lives through the call.
@@ -189,14 +189,14 @@ impl Perf {
     }
 
     /// Stops counting.
-    pub fn disable(&self) -> io::Result<()> {
+    pub(crate) fn disable(&self) -> io::Result<()> {
         // SAFETY: the descriptor is an open perf event.
         check(unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
     /// What the event has counted so far. An error of kind `UnexpectedEof` says that it lost its place on the
     /// hardware although it was pinned.
-    pub fn read(&self) -> io::Result<Counter> {
+    pub(crate) fn read(&self) -> io::Result<Counter> {
         let mut words = [0u64; 3];
         let bytes = words.len() * size_of::<u64>();
         // SAFETY: the buffer holds as many bytes as the call may write.
@@ -218,7 +218,7 @@ impl Perf {
     }
 
     /// The CPU of the event, where it is bound to one.
-    pub const fn cpu(&self) -> Option<u32> {
+    pub(crate) const fn cpu(&self) -> Option<u32> {
         self.cpu
     }
 }

@@ -54,7 +54,7 @@ struct TableMessage {
 
 impl Functions {
     /// The columns.
-    pub fn encode_columns(&self) -> Vec<u8> {
+    pub(crate) fn encode_columns(&self) -> Vec<u8> {
         let tables = self.names.iter().map(|table| TableMessage {
             of_debug_file: matches!(table.file, NameFile::Debug),
             offset: table.offset,
@@ -82,7 +82,7 @@ impl Functions {
     }
 
     /// Reads the columns; `None` where they do not fit together.
-    pub fn decode_columns(bytes: Bytes) -> Option<Self> {
+    pub(crate) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = FunctionsMessage::decode(bytes).ok()?;
         let n = message.tables.len();
         let columns = [&message.starts, &message.lens, &message.names];

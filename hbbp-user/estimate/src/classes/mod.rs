@@ -17,17 +17,16 @@ mod counted;
 mod least_squares;
 mod ties;
 
+use super::basis::Basis;
 use super::error::clustered;
 use super::sources::streams::Stream;
 use super::stages::{Stage, Stages};
-use super::{BlockCount, Estimate, EventAssignment, Figure, Part, Unit};
+use super::{BlockCount, Estimate, Figure, Part, Unit};
 use contents::{Contents, of_streams};
 pub use counted::units;
 use counted::{Counted, counted};
-use hbbp_code::blocks::BlockMap;
-use hbbp_code::locate::TextIdx;
 use hbbp_model::addr::Ring;
-use hbbp_model::snapshot::{InstructionClass, Run};
+use hbbp_model::snapshot::InstructionClass;
 use least_squares::{Row, fit};
 pub use ties::{TiedSum, Ties};
 
@@ -59,20 +58,15 @@ pub(super) struct Shift {
 }
 
 /// Ties the weights of streams to the counts of classes.
-pub(super) fn streams_tied(
-    (run, map): (&Run, &BlockMap),
-    assignment: &EventAssignment,
-    ring_of: impl Fn(TextIdx) -> Ring,
-    (streams, streams_per_stack): (&mut [Stream], f64),
-    stages: Stages,
-) -> Vec<Shift> {
-    let serves = stages.run(Stage::Classes) && assignment.unit == Unit::Executions && !streams.is_empty();
+pub(super) fn streams_tied(basis: Basis<'_>, streams: &mut [Stream], streams_per_stack: f64) -> Vec<Shift> {
+    let (run, assignment) = (&basis.snapshot.run, basis.assignment);
+    let serves = basis.runs(Stage::Classes) && assignment.unit == Unit::Executions && !streams.is_empty();
     if !serves || run.classes.is_empty() {
         return Vec::new();
     }
     let counted = counted(run, assignment);
     let classes: Vec<(InstructionClass, Ring)> = counted.iter().map(|it| (it.class, it.ring)).collect();
-    let contents = of_streams(map, streams, ring_of, &classes);
+    let contents = of_streams(basis.map, streams, |text| basis.ring(text), &classes);
     let rows = contents.into_iter().zip(&counted).map(|(terms, counted)| Row {
         terms,
         counted: counted.amount,
@@ -118,16 +112,17 @@ pub(super) fn streams_tied(
 /// Ties the blocks, and their parts by process image, to the counts of classes. Figures that are no executions are not tied, and
 /// have no classes.
 pub(super) fn tied(
-    (run, map): (&Run, &BlockMap),
-    assignment: &EventAssignment,
+    basis: Basis<'_>,
     streams: &[Stream],
-    (stages, shifts): (Stages, &[Shift]),
-    (blocks, parts): (&mut [BlockCount], &mut [Part]),
+    shifts: &[Shift],
+    blocks: &mut [BlockCount],
+    parts: &mut [Part],
 ) -> (Vec<ClassEstimate>, Ties) {
+    let (run, assignment) = (&basis.snapshot.run, basis.assignment);
     if run.classes.is_empty() || assignment.unit != Unit::Executions {
         return <(Vec<ClassEstimate>, Ties)>::default();
     }
-    let contents = Contents::new(map, streams);
+    let contents = Contents::new(basis.map, streams);
     let mut classes = Vec::new();
     let mut rows = Vec::new();
     let (values, variances) = sampled(blocks);
@@ -139,7 +134,7 @@ pub(super) fn tied(
             terms,
             counted: counted.amount,
         };
-        let mut class = ClassEstimate::new(&counted, &row, (&values, &variances), stages);
+        let mut class = ClassEstimate::new(&counted, &row, &values, &variances, basis.stages);
         let mut shifted = shifts
             .iter()
             .filter(|it| (it.class, it.ring) == (class.class, class.ring));
@@ -165,8 +160,8 @@ pub(super) fn tied(
         });
     }
     for part in parts {
-        let both = values.get(part.block).zip(fitted.values.get(part.block));
-        if let Some((before, after)) = both.filter(|(before, _)| 0.0 < **before) {
+        let values = values.get(part.block).zip(fitted.values.get(part.block));
+        if let Some((before, after)) = values.filter(|(before, _)| 0.0 < **before) {
             part.count *= after / before;
         }
     }
@@ -184,7 +179,7 @@ fn sampled(blocks: &[BlockCount]) -> (Vec<f64>, Vec<f64>) {
 }
 
 impl ClassEstimate {
-    fn new(counted: &Counted, row: &Row, (values, variances): (&[f64], &[f64]), stages: Stages) -> Self {
+    fn new(counted: &Counted, row: &Row, values: &[f64], variances: &[f64], stages: Stages) -> Self {
         let sampled = Figure::new(row.sum(values), row.variance(variances));
         Self {
             class: counted.class,

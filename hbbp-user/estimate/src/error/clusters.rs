@@ -9,12 +9,12 @@ const DEEPEST: f64 = 31.0;
 
 /// Standard error of a count of independent samples: Poisson, count / sqrt(hits).
 /// Hits are samples; the error is in the unit of the count.
-pub fn independent(hits: f64, count: f64) -> f64 {
+pub(crate) fn independent(hits: f64, count: f64) -> f64 {
     if 0.0 < hits { count / hits.sqrt() } else { 0.0 }
 }
 
 /// Standard error of a count from streams, of which `design_effect` together tell as much as one.
-pub fn clustered(hits: f64, count: f64, design_effect: f64) -> f64 {
+pub(crate) fn clustered(hits: f64, count: f64, design_effect: f64) -> f64 {
     independent(hits, count) * design_effect.max(1.0).sqrt()
 }
 

@@ -32,20 +32,20 @@ const OF_SAMPLES: f64 = 0.1;
 
 /// What corrections added to a count, negative where they took away: executions of a block, or instructions of a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Correction {
+pub(crate) struct Correction {
     balance: f64,
     late: f64,
 }
 
 impl Correction {
     /// Variance of what it may have left.
-    pub fn variance(&self) -> f64 {
+    pub(crate) fn variance(&self) -> f64 {
         self.of_balance() + self.of_late()
     }
 
     /// The same of a sum of this amount that eventing IPs sampled `hits` times. They had their part in the balance, which leaves at
     /// most what they leave.
-    pub fn beside_samples(&self, hits: f64, amount: f64) -> f64 {
+    pub(crate) fn beside_samples(&self, hits: f64, amount: f64) -> f64 {
         let of_samples = amount * amount * (1.0 / hits + OF_SAMPLES * OF_SAMPLES);
         let balance = self.of_balance();
         let left = match of_samples.is_finite() && 0.0 < balance {
@@ -64,7 +64,7 @@ impl Correction {
     }
 
     /// Adds that of a part of a sum.
-    pub fn add(&mut self, other: Self, times: f64) {
+    pub(crate) fn add(&mut self, other: Self, times: f64) {
         self.balance += other.balance * times;
         self.late += other.late * times;
     }
@@ -89,7 +89,7 @@ impl Corrections {
     }
 
     /// That of the block with this number.
-    pub fn of_block(&self, block: usize) -> Correction {
+    pub(crate) fn of_block(&self, block: usize) -> Correction {
         let of = |changes: &[f64]| changes.get(block).copied().unwrap_or_default();
         Correction {
             balance: of(&self.balance),

@@ -51,7 +51,7 @@ impl Dispersion {
     }
 
     /// Of a block by its number.
-    pub fn of_block(&self, block: usize) -> f64 {
+    pub(crate) fn of_block(&self, block: usize) -> f64 {
         self.of_blocks.get(block).copied().unwrap_or(1.0)
     }
 }

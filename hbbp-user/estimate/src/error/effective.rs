@@ -63,9 +63,12 @@ impl Moved {
     /// The effective number of `n_stacks`.
     pub(crate) fn effective_stacks(
         &self,
-        (map, seen): (&BlockMap, &SeenBlocks),
-        (replicates, strata): (&[Replicate], &Strata),
-        (dispersion, n_stacks): (&Dispersion, f64),
+        map: &BlockMap,
+        seen: &SeenBlocks,
+        replicates: &[Replicate],
+        strata: &Strata,
+        dispersion: &Dispersion,
+        n_stacks: f64,
     ) -> f64 {
         let of_blocks = mnemonics(map, seen);
         let mut sums: Vec<OfMnemonic> = Vec::new();

@@ -24,20 +24,20 @@
 mod bootstrap;
 mod clusters;
 mod correction;
-pub mod dispersion;
+pub(crate) mod dispersion;
 mod effective;
 mod spread;
-pub mod strata;
+pub(crate) mod strata;
 mod sum;
 
+pub(crate) use bootstrap::Replicate;
 pub(super) use bootstrap::replicates;
-pub use bootstrap::{BlockRun, Replicate};
 pub(super) use clusters::streams_per_stack;
-pub use clusters::{clustered, independent};
-pub use correction::{Correction, Corrections};
+pub(crate) use clusters::{clustered, independent};
+pub use correction::Corrections;
 pub use dispersion::Dispersion;
 pub(super) use effective::Moved;
 pub use spread::Spread;
 pub(super) use spread::of_blocks;
-pub use strata::Strata;
+pub(crate) use strata::Strata;
 pub use sum::Sum;

@@ -16,14 +16,14 @@ pub struct Spread {
 
 impl Spread {
     /// Adds what one replicate of a phase shows of it, which is not zero.
-    pub fn add(&mut self, phase: usize, amount: f64) {
+    pub(crate) fn add(&mut self, phase: usize, amount: f64) {
         self.amounts.add(phase, amount, amount * amount);
         self.shown = self.shown.saturating_add(1);
     }
 
     /// Variance over square of the mean, for one stack; `None` where too few show it to
     /// tell.
-    pub fn relative_variance(&self, strata: &Strata) -> Option<f64> {
+    pub(crate) fn relative_variance(&self, strata: &Strata) -> Option<f64> {
         let sum = self.amounts.sum();
         let enough = ENOUGH <= self.shown && 0.0 < sum;
         let n_drawn = strata.stacks.all();

@@ -72,7 +72,7 @@ impl Strata {
     }
 
     /// The phase of a block.
-    pub fn of_block(&self, block: usize) -> usize {
+    pub(crate) fn of_block(&self, block: usize) -> usize {
         self.of_block.get(block).copied().unwrap_or(0)
     }
 }
@@ -90,7 +90,7 @@ impl Allocation {
     }
 
     /// Their number over all phases.
-    pub const fn all(&self) -> f64 {
+    pub(crate) const fn all(&self) -> f64 {
         self.all
     }
 }
@@ -118,7 +118,7 @@ fn of_blocks(phases: &Phases, graph: &FlowGraph, seen: &SeenBlocks) -> Vec<usize
 
 /// A sum, and its squares, by phase.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ByPhase {
+pub(crate) struct ByPhase {
     phases: BTreeMap<usize, (f64, f64)>,
     /// The sum over all phases.
     sum: f64,
@@ -126,7 +126,7 @@ pub struct ByPhase {
 
 impl ByPhase {
     /// Adds to one phase.
-    pub fn add(&mut self, phase: usize, sum: f64, squares: f64) {
+    pub(crate) fn add(&mut self, phase: usize, sum: f64, squares: f64) {
         let addends = self.phases.entry(phase).or_default();
         addends.0 += sum;
         addends.1 += squares;
@@ -134,12 +134,12 @@ impl ByPhase {
     }
 
     /// The sum over all phases.
-    pub const fn sum(&self) -> f64 {
+    pub(crate) const fn sum(&self) -> f64 {
         self.sum
     }
 
     /// The variance of the sum of as many samples or stacks as each phase has.
-    pub fn variance(&self, allocation: &Allocation) -> f64 {
+    pub(crate) fn variance(&self, allocation: &Allocation) -> f64 {
         let mean = over(self.sum(), allocation.all);
         let (mut within, mut between) = (0.0, mean * mean * allocation.by_chance);
         for (phase, (sum, squares)) in &self.phases {

@@ -53,7 +53,8 @@ impl FlowGraph {
         located: &Located,
         map: &BlockMap,
         assignment: &EventAssignment,
-        (streams, amounts): (&[Stream], &Amounts),
+        streams: &[Stream],
+        amounts: &Amounts,
     ) -> Self {
         let (mut starts, mut sources) = (Numbers::default(), Numbers::default());
         let edges = streams
@@ -75,7 +76,7 @@ impl FlowGraph {
         let mut newest = oldest.clone();
         for branch in assignment.branches(located) {
             let source = instruction_at(map, branch.from);
-            let Some(from) = source.and_then(|source| sources.find(source, branch.process)) else {
+            let Some(from) = source.and_then(|(text, at)| sources.find(text, at, branch.process)) else {
                 continue;
             };
             add(&mut oldest, from, amounts.of(branch.oldest_weight));
@@ -85,7 +86,7 @@ impl FlowGraph {
                 add(&mut newest, from, amount);
             }
             let target = branch.to.and_then(|target| instruction_at(map, target));
-            if let Some(to) = target.and_then(|target| starts.find(target, branch.process)) {
+            if let Some(to) = target.and_then(|(text, at)| starts.find(text, at, branch.process)) {
                 branches.push(Edge { from, to, amount });
             }
         }
@@ -224,7 +225,7 @@ impl Numbers {
     }
 
     /// Kernel code is counted once for all processes, or with the process like the rest.
-    fn find(&self, (text, instruction): (TextIdx, u32), process: ProcessIdx) -> Option<usize> {
+    fn find(&self, text: TextIdx, instruction: u32, process: ProcessIdx) -> Option<usize> {
         let owners = [process, ProcessIdx::KERNEL];
         owners
             .iter()

@@ -44,20 +44,16 @@ pub(crate) struct Equation {
 /// The unknowns that satisfy the equations best, beginning with `first`.
 /// Where the numbers overflow, what was reached before is returned.
 pub(super) fn solve(equations: &[Equation], first: &[f64]) -> Vec<f64> {
-    solve_within((MAX_STEPS, SMALL), equations, first)
+    solve_within(MAX_STEPS, SMALL, equations, first)
 }
 
 /// The same nearly, for a round that others follow.
 pub(super) fn solve_roughly(equations: &[Equation], first: &[f64]) -> Vec<f64> {
-    solve_within((MAX_STEPS, ROUGH), equations, first)
+    solve_within(MAX_STEPS, ROUGH, equations, first)
 }
 
 /// The same by `n_steps` steps at most, or until the square of the residual is small.
-pub(crate) fn solve_within(
-    (n_steps, small): (usize, f64),
-    equations: &[Equation],
-    first: &[f64],
-) -> Vec<f64> {
+pub(crate) fn solve_within(n_steps: usize, small: f64, equations: &[Equation], first: &[f64]) -> Vec<f64> {
     let factor = Symmetric::new(first.len(), equations).factor();
     let matrix = Matrix::new(equations);
     let mut x = first.to_vec();

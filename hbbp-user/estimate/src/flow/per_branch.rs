@@ -42,7 +42,8 @@ impl PerBranch {
     /// Of the streams of a graph. Those of a stack, `streams_per_stack`, tell as much as one.
     pub(crate) fn new(
         totals: Totals,
-        (streams, map): (&[Stream], &BlockMap),
+        streams: &[Stream],
+        map: &BlockMap,
         graph: &FlowGraph,
         streams_per_stack: f64,
     ) -> Self {
@@ -147,7 +148,7 @@ pub(super) mod tests {
             off: 0.001,
             near_only: false,
         };
-        let found = PerBranch::new(totals, (&streams, &map), &graph, 15.0);
+        let found = PerBranch::new(totals, &streams, &map, &graph, 15.0);
         assert_eq!(found.beyond, [-3.0, 5.0, 0.0]);
         assert_eq!(found.due, [5.0; 3]);
         assert!((found.residual(graph.runs()) + 40.0 / 500.0).abs() < 1e-12);
@@ -162,7 +163,7 @@ pub(super) mod tests {
             near_only: true,
             ..totals
         };
-        let none = PerBranch::new(near, (&streams, &map), &graph, 15.0);
+        let none = PerBranch::new(near, &streams, &map, &graph, 15.0);
         assert_eq!((none.beyond[2], none.residual(graph.runs())), (5.0, 0.0));
         assert!(none.equation(&runs).is_none());
     }

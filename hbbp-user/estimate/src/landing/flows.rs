@@ -148,7 +148,7 @@ pub(super) fn step(code: &Code, terms: &[Vec<(usize, f64)>], prior: &Prior, x: &
         weight: prior.damping,
     }));
     let n_steps = MAX_STEPS.min(MAX_WORK / code.n_places.max(1));
-    let steps = solve_within((n_steps, SMALL), &equations, &vec![0.0; code.n_places]);
+    let steps = solve_within(n_steps, SMALL, &equations, &vec![0.0; code.n_places]);
     for (x, place) in x.iter_mut().zip(&code.places) {
         let step = at(&steps, *place);
         *x = (*x * (1.0 + step).clamp(1.0 / STEP, STEP)).max(LEAST);

@@ -13,7 +13,7 @@ const SHORT: usize = 8;
 /// The samples in the texts that have most of them, up to as many bytes of text. One that is larger has no part in it.
 ///
 /// Memory goes by blocks, and anybody can write them short: each counts as [`SHORT`] bytes at least.
-pub(super) fn hottest((snapshot, map): (&Snapshot, &BlockMap), hits: &Hits, bytes: usize) -> Hits {
+pub(super) fn hottest(snapshot: &Snapshot, map: &BlockMap, hits: &Hits, bytes: usize) -> Hits {
     let mut of_texts: BTreeMap<TextIdx, f64> = BTreeMap::new();
     for ((text, _), hits) in hits {
         *of_texts.entry(*text).or_default() += hits;
@@ -65,7 +65,7 @@ mod tests {
             ((TextIdx(2), 0), 7.0),
         ]);
         let map = blocks(&snapshot, &Located::default());
-        let chosen = |bytes| -> Vec<f64> { hottest((&snapshot, &map), &hits, bytes).into_values().collect() };
+        let chosen = |bytes| -> Vec<f64> { hottest(&snapshot, &map, &hits, bytes).into_values().collect() };
         assert_eq!(chosen(210), [1.0, 5.0, 4.0, 7.0]);
         assert_eq!(chosen(209), [5.0, 4.0, 7.0]);
         assert_eq!(chosen(109), [5.0, 4.0]);
@@ -81,7 +81,7 @@ mod tests {
         };
         let map = blocks(&sled, &Located::default());
         let one = Hits::from([((TextIdx(0), 0), 1.0)]);
-        let n_chosen = |bytes| hottest((&sled, &map), &one, bytes).len();
+        let n_chosen = |bytes| hottest(&sled, &map, &one, bytes).len();
         assert_eq!((n_chosen(40), n_chosen(160)), (0, 1));
     }
 }

@@ -114,7 +114,8 @@ impl Skid {
 /// some text is small enough to fit a model to; others stay. `samples` are those of the events that serve; the result is sorted as
 /// they are, and its hits are expected samples.
 pub(super) fn traced(
-    (snapshot, map): (&Snapshot, &BlockMap),
+    snapshot: &Snapshot,
+    map: &BlockMap,
     located: &Located,
     assignment: &EventAssignment,
     samples: Vec<Counted>,
@@ -129,9 +130,9 @@ pub(super) fn traced(
         .fold((0.0, 0.0), |(hits, weight), c| (hits + c.hits, weight + c.weight));
     let by_instruction = by_instruction(map, located, assignment, over(hits, weight));
     let all: f64 = by_instruction.values().sum();
-    let by_instruction = hottest((snapshot, map), &by_instruction, TRACED);
+    let by_instruction = hottest(snapshot, map, &by_instruction, TRACED);
     let traced: f64 = by_instruction.values().sum();
-    let fitted_to = hottest((snapshot, map), &by_instruction, FITTED);
+    let fitted_to = hottest(snapshot, map, &by_instruction, FITTED);
     if fitted_to.is_empty() {
         return (samples, None);
     }

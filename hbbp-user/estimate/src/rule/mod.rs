@@ -29,10 +29,10 @@ pub const DEFAULT: &str = include_str!("balanced.rule");
 pub const PAPER: &str = include_str!("paper.rule");
 
 /// A rule with the bias flag and sample counts as further features, which the paper found to matter less.
-pub const BIAS: &str = include_str!("bias.rule");
+pub(crate) const BIAS: &str = include_str!("bias.rule");
 
 /// Streams weighed for stacks that were read late.
-pub const LATE: &str = include_str!("late.rule");
+pub(crate) const LATE: &str = include_str!("late.rule");
 
 /// The rules that can be asked for by name.
 pub const NAMED: [(&str, &str); 4] = [

@@ -3,6 +3,7 @@
 mod counted;
 pub(super) mod ebs;
 pub(super) mod lbr;
+mod observed;
 pub(super) mod oldest_slot;
 pub(super) mod processes;
 mod seen_blocks;
@@ -10,4 +11,5 @@ pub(super) mod streams;
 
 pub use counted::ring;
 pub(super) use counted::{Counted, Supply, summed};
+pub(super) use observed::Observed;
 pub(super) use seen_blocks::SeenBlocks;

@@ -130,7 +130,7 @@ fn block(map: &BlockMap, place: Location) -> Option<BlockId> {
 
 impl Occurrences {
     /// Whether the branch sits in the oldest slot more often than in a `share` of its occurrences, beyond chance.
-    pub fn biased(&self, share: f64) -> bool {
+    pub(crate) fn biased(&self, share: f64) -> bool {
         // As many stacks that count one each.
         let expected = self.hits * share / self.dispersion;
         let oldest = self.oldest / self.dispersion;

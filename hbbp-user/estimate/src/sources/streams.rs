@@ -130,7 +130,8 @@ impl Judged {
     /// as recorded.
     pub(crate) fn take_streams(
         &mut self,
-        (snapshot, map): (&Snapshot, &BlockMap),
+        snapshot: &Snapshot,
+        map: &BlockMap,
         assignment: &EventAssignment,
         stages: Stages,
     ) -> (Vec<Stream>, Amounts, f64) {

@@ -17,13 +17,13 @@ pub struct Names {
 
 impl Names {
     /// A name as records write it: up to the first zero, or all of the bytes. What is not UTF-8 is replaced.
-    pub fn of_bytes(&mut self, bytes: &[u8]) -> Arc<str> {
+    pub(crate) fn of_bytes(&mut self, bytes: &[u8]) -> Arc<str> {
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         self.of(&String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes)))
     }
 
     /// A name.
-    pub fn of(&mut self, name: &str) -> Arc<str> {
+    pub(crate) fn of(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.names.get(name) {
             return known.clone();
         }

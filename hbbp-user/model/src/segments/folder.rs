@@ -78,7 +78,7 @@ pub fn is_folder_of_segments(path: &Path) -> bool {
 }
 
 /// The path of a segment.
-pub fn path_of(folder: &Path, name: &Name) -> PathBuf {
+pub(crate) fn path_of(folder: &Path, name: &Name) -> PathBuf {
     folder.join(name.to_string())
 }
 

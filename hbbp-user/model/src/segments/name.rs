@@ -42,7 +42,7 @@ impl Name {
     }
 
     /// Whether it holds all intervals of another one, and more.
-    pub fn supersedes(&self, other: &Self) -> bool {
+    pub(crate) fn supersedes(&self, other: &Self) -> bool {
         self.intervals() != other.intervals() && self.first <= other.first && other.last <= self.last
     }
 
@@ -59,7 +59,7 @@ impl Name {
     }
 
     /// The segment of a file name; `None` of a file that is none.
-    pub fn parse(file: &str) -> Option<Self> {
+    pub(crate) fn parse(file: &str) -> Option<Self> {
         let fields = file.strip_suffix(SUFFIX)?;
         let (start, fields) = fields.split_once("Z+")?;
         let (length, numbers) = fields.split_once("s.")?;

@@ -95,7 +95,7 @@ pub fn expired(segments: &[(Name, u64)], limits: Limits, now: u64) -> Vec<Name> 
 }
 
 /// The parts of a range of time that nothing covers, if they are longer than `least`; all in one unit.
-pub fn gaps(mut covered: Vec<Range<u64>>, range: Range<u64>, least: u64) -> Vec<Range<u64>> {
+pub(crate) fn gaps(mut covered: Vec<Range<u64>>, range: Range<u64>, least: u64) -> Vec<Range<u64>> {
     covered.sort_unstable_by_key(|it| it.start);
     let mut gaps = Vec::new();
     let mut until = range.start;

@@ -37,7 +37,7 @@ impl Moment {
 
 impl TimeRange {
     /// In ms since 1970, where it is `now`; the whole of time where it is open on both sides.
-    pub fn at(self, now: u64) -> Range<u64> {
+    pub(crate) fn at(self, now: u64) -> Range<u64> {
         let since = self.since.map_or(0, |it| it.at(now));
         since..self.until.map_or(u64::MAX, |it| it.at(now))
     }

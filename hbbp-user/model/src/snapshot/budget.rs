@@ -27,25 +27,25 @@ use super::{Loss, Module, ModuleIdx, Process, ProcessIdx, Snapshot, StaticBranch
 /// Most process images.
 pub const MAX_IMAGES: usize = 1 << 18;
 /// Most mappings of all process images together.
-pub const MAX_MAPPINGS: usize = 1 << 20;
+pub(crate) const MAX_MAPPINGS: usize = 1 << 20;
 /// Most modules.
 pub const MAX_MODULES: usize = 1 << 16;
 /// Most bytes of text.
 pub const MAX_TEXT: usize = 96 << 20;
 /// Most text ranges.
-pub const MAX_TEXTS: usize = 1 << 20;
+pub(crate) const MAX_TEXTS: usize = 1 << 20;
 /// Most bytes of function names.
-pub const MAX_NAMES: usize = 24 << 20;
+pub(crate) const MAX_NAMES: usize = 24 << 20;
 /// Most functions.
-pub const MAX_SYMBOLS: usize = 1 << 20;
+pub(crate) const MAX_SYMBOLS: usize = 1 << 20;
 /// Most bytes of names of modules.
 pub const MAX_PATHS: usize = 8 << 20;
 
 /// Most bytes of paths of cgroups.
-pub const MAX_CGROUPS: usize = 4 << 20;
+pub(crate) const MAX_CGROUPS: usize = 4 << 20;
 
 /// Most static branches: a kernel has a tenth of them.
-pub const MAX_BRANCHES: usize = 1 << 17;
+pub(crate) const MAX_BRANCHES: usize = 1 << 17;
 
 /// Percentage of a bound from which on a note warns the user.
 const NOTICED: usize = 50;

@@ -85,7 +85,7 @@ pub struct Turns {
 
 impl InstructionClass {
     /// The class of this name; `None` for one of a newer version.
-    pub fn of(id: &str) -> Option<Self> {
+    pub(crate) fn of(id: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|class| class.id() == id)
     }
 }
@@ -110,7 +110,7 @@ impl ClassCount {
     }
 
     /// Adds what the same event counted in a later part of the run.
-    pub fn append(&mut self, later: &Self) {
+    pub(crate) fn append(&mut self, later: &Self) {
         self.count = self.count.saturating_add(later.count);
         self.enabled = self.enabled.saturating_add(later.enabled);
         self.running = self.running.saturating_add(later.running);
@@ -128,7 +128,7 @@ impl Turns {
     }
 
     /// Adds those of a later part of the run; how it begins differs from how the earlier one ended is not known.
-    pub fn append(&mut self, later: Self) {
+    pub(crate) fn append(&mut self, later: Self) {
         self.n = self.n.saturating_add(later.n);
         self.count += later.count;
         self.product += later.product;

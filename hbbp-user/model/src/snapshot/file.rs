@@ -22,7 +22,7 @@ use wire::{
 };
 
 /// How a snapshot file begins.
-pub const MAGIC: [u8; 8] = container::MAGIC;
+pub(crate) const MAGIC: [u8; 8] = container::MAGIC;
 
 /// The bytes of a profile of one run, compressed fast; the same snapshot gives the same bytes.
 ///

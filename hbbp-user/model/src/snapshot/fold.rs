@@ -228,7 +228,7 @@ impl Intervals {
     }
 
     /// Merges all that may be merged.
-    pub fn merge_all(&mut self, boundaries: &Boundaries) {
+    pub(crate) fn merge_all(&mut self, boundaries: &Boundaries) {
         while self.merge_pairs(boundaries, 0) {}
     }
 

@@ -47,7 +47,7 @@ impl Layout {
     }
 
     /// Lays a mapping over all that are there.
-    pub fn lay(&mut self, mapping: Mapping) {
+    pub(crate) fn lay(&mut self, mapping: Mapping) {
         let Mapping { start, end, .. } = mapping;
         if end <= start {
             return;
@@ -72,7 +72,7 @@ impl Layout {
     }
 
     /// The visible ranges that overlap `range`, each with what is mapped there, in the order of addresses.
-    pub fn over(&self, range: Range<Va>) -> impl Iterator<Item = (Range<Va>, &Mapping)> {
+    pub(crate) fn over(&self, range: Range<Va>) -> impl Iterator<Item = (Range<Va>, &Mapping)> {
         let reaching = self.ranges.range(..range.start).next_back();
         let ranges = reaching.into_iter().chain(self.ranges.range(range.clone()));
         ranges

@@ -183,7 +183,7 @@ losses! {
 
 impl Loss {
     /// What the user may do about it.
-    pub const fn advice(self) -> Option<Advice> {
+    pub(crate) const fn advice(self) -> Option<Advice> {
         match self {
             Self::CountsFull => Some(Advice::LargerMapsOrRarerSamples),
             Self::StacksFull => Some(Advice::LongerBranchPeriodOrPriority),

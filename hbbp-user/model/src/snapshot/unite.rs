@@ -33,7 +33,7 @@ impl Snapshot {
     ///
     /// The time of boot (of the wall clock minus CLOCK_MONOTONIC) may differ by what the wall clock was adjusted.
     /// After a suspend, which CLOCK_MONOTONIC leaves out, a new run begins.
-    pub fn continues(&self, earlier: &Self) -> bool {
+    pub(crate) fn continues(&self, earlier: &Self) -> bool {
         facts::are_of_one_measurement(earlier, self)
     }
 
@@ -43,7 +43,7 @@ impl Snapshot {
     }
 
     /// Appends a profile that [continues](Self::continues) this one. What becomes too large for a file is made to fit.
-    pub fn append(&mut self, next: Self) {
+    pub(crate) fn append(&mut self, next: Self) {
         let Self {
             run,
             modules,
@@ -106,7 +106,7 @@ impl Snapshot {
     }
 
     /// The times that were measured, in ms since 1970. Intervals that follow each other without a [gap](GAP) are one time.
-    pub fn covered(&self) -> Vec<Range<u64>> {
+    pub(crate) fn covered(&self) -> Vec<Range<u64>> {
         const MS: u64 = 1_000_000;
         let booted = facts::booted(self);
         let parts = self.intervals.chunk_by(|a, b| !is_gap(a, b));
@@ -144,7 +144,7 @@ impl Snapshot {
 
 /// Time in ns between two intervals from which on something was not measured. From one profile to the next sampling pauses
 /// for as long as the counts are taken out, some ms.
-pub const GAP: u64 = 1_000_000_000;
+pub(crate) const GAP: u64 = 1_000_000_000;
 
 fn is_gap(a: &Interval, b: &Interval) -> bool {
     GAP < b.start.saturating_sub(a.end)

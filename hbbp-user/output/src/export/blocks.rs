@@ -152,7 +152,7 @@ fn cycles(counted: &Counted<'_>) -> BTreeMap<BlockId, (f64, f64)> {
             let [Some(start), Some(end)] = [stream.start, stream.end].map(block) else {
                 continue;
             };
-            if start.0 == end.0 && covers(counted, start, end) {
+            if start.0 == end.0 && covers(counted, start.0, start.1, end.1) {
                 let sum = cycles.entry(start.0).or_default();
                 *sum = (sum.0 + known.get() as f64, sum.1 + stream.hits as f64);
             }
@@ -162,7 +162,7 @@ fn cycles(counted: &Counted<'_>) -> BTreeMap<BlockId, (f64, f64)> {
 }
 
 /// Whether two instructions of a block are its first and its last.
-fn covers(counted: &Counted<'_>, (block, first): (BlockId, u32), (_, last): (BlockId, u32)) -> bool {
+fn covers(counted: &Counted<'_>, block: BlockId, first: u32, last: u32) -> bool {
     let range = counted.map.text(block.text).map(|text| text.block(block.block));
     range.is_some_and(|range| range.start == first && range.end == last.saturating_add(1))
 }

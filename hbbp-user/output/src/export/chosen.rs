@@ -79,7 +79,7 @@ pub enum Wanted {
 }
 
 /// Fewest digits of a build id that name an image.
-pub const SHORTEST: usize = 6;
+pub(crate) const SHORTEST: usize = 6;
 
 /// Why no image is chosen.
 #[derive(Clone, Debug, Eq, PartialEq)]

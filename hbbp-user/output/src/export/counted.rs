@@ -46,7 +46,7 @@ impl WholeNumbers {
     }
 
     /// Whole numbers for amounts, which add up to the rounded sum of the amounts.
-    pub fn of(self, amounts: &[f64]) -> Vec<u64> {
+    pub(crate) fn of(self, amounts: &[f64]) -> Vec<u64> {
         let sum: f64 = amounts.iter().sum();
         apportion(amounts, rounded(sum * self.factor))
     }
@@ -101,7 +101,7 @@ impl<'a> Counted<'a> {
     }
 
     /// The block of the instruction that begins at a site, and the index of that instruction, in the first version of its text.
-    pub fn find(&self, site: Site) -> Option<(BlockId, u32)> {
+    pub(crate) fn find(&self, site: Site) -> Option<(BlockId, u32)> {
         let texts = &self.map.texts;
         let after = texts.partition_point(|text| (text.module, text.start) <= (site.module, site.addr));
         let last = texts.get(after.checked_sub(1)?)?;
@@ -116,13 +116,13 @@ impl<'a> Counted<'a> {
     }
 
     /// The instruction that begins at a site.
-    pub fn instruction_at(&self, site: Site) -> Option<Instruction> {
+    pub(crate) fn instruction_at(&self, site: Site) -> Option<Instruction> {
         let (block, instruction) = self.find(site)?;
         self.map.text(block.text)?.instruction(instruction)
     }
 
     /// Whether the instruction at a site returns to its caller or to what was interrupted.
-    pub fn is_return(&self, site: Site) -> bool {
+    pub(crate) fn is_return(&self, site: Site) -> bool {
         let flow = self.instruction_at(site).map(|instruction| instruction.flow);
         matches!(flow, Some(Flow::Return | Flow::InterruptReturn))
     }
@@ -186,7 +186,7 @@ pub struct Executed {
 impl Counted<'_> {
     /// Every instruction of every block that has a count, by process image, sorted by (text, block, process). The sum of their
     /// executions is that of the mix.
-    pub fn executed(&self) -> impl Iterator<Item = Executed> {
+    pub(crate) fn executed(&self) -> impl Iterator<Item = Executed> {
         self.executed_in(None)
     }
 

@@ -79,7 +79,7 @@ impl<'a> Names<'a> {
     }
 
     /// A process image as reports name it.
-    pub fn process_image(&self, process: ProcessIdx) -> String {
+    pub(crate) fn process_image(&self, process: ProcessIdx) -> String {
         let image = self.counted.snapshot.processes.get(process.0 as usize);
         match image.filter(|_| process != ProcessIdx::KERNEL) {
             Some(image) => format!("{} ({})", harmless(&image.comm), image.which()),

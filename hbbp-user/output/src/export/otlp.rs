@@ -296,7 +296,10 @@ impl<'a> Builder<'a> {
             type_strindex: self.string(unit.id()),
             unit_strindex: self.string(of_one),
         };
-        let mut samples: Vec<Sample> = self.samples.into_iter().map(sample).collect();
+        let samples = self.samples.into_iter();
+        let mut samples: Vec<Sample> = samples
+            .map(|((stack, attributes), value)| sample(stack, attributes, value))
+            .collect();
         samples.sort_by(|a, b| {
             let key = |it: &Sample| (it.stack_index, it.attribute_indices.clone());
             key(a).cmp(&key(b))
@@ -332,7 +335,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn sample(((stack_index, attribute_indices), value): ((i32, Vec<i32>), i64)) -> Sample {
+fn sample(stack_index: i32, attribute_indices: Vec<i32>, value: i64) -> Sample {
     Sample {
         stack_index,
         attribute_indices,

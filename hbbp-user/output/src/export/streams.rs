@@ -38,7 +38,7 @@ fn raw(snapshot: &Snapshot) -> StreamLines {
                     lines.discard(Discard::Crossing.id(), count.hits);
                 }
                 [Some((module, start)), Some((other, end))] if module == other && known.contains(&module) => {
-                    add(&mut lines, module, (start, end), count.hits);
+                    add(&mut lines, module, start, end, count.hits);
                 }
                 [Some((module, _)), Some((other, _))]
                     if known.contains(&module) && known.contains(&other) =>
@@ -62,7 +62,7 @@ fn checked(located: &Located, map: &BlockMap) -> StreamLines {
         };
         match judge(text, stream) {
             Ok(line) => match executed(text, stream, line) {
-                Some(ends) => add(&mut lines, text.module, ends, stream.hits),
+                Some((start, end)) => add(&mut lines, text.module, start, end, stream.hits),
                 None => lines.discard(INTERRUPTED_AT_ONCE, stream.hits),
             },
             Err(why) => lines.discard(why.id(), stream.hits),
@@ -86,8 +86,8 @@ fn executed(text: &TextBlocks, stream: &LocatedStream, line: Line) -> Option<(Im
     Some((stream.start.addr, text.addr(text.instruction(last)?)))
 }
 
-fn add(lines: &mut StreamLines, module: ModuleIdx, ends: (ImageAddr, ImageAddr), hits: u64) {
-    let count = lines.entry(module, ends);
+fn add(lines: &mut StreamLines, module: ModuleIdx, start: ImageAddr, end: ImageAddr, hits: u64) {
+    let count = lines.entry(module, (start, end));
     *count = count.saturating_add(hits);
 }
 

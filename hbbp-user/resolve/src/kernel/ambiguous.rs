@@ -16,7 +16,7 @@ const MAX_INSTRUCTION: u64 = 15;
 
 /// The patches of one drain, by address.
 #[derive(Debug, Default)]
-pub struct Ambiguity {
+pub(crate) struct Ambiguity {
     /// Length and times by the first address.
     sites: BTreeMap<u64, (u64, Vec<u64>)>,
     /// All of them lie here.
@@ -26,7 +26,7 @@ pub struct Ambiguity {
 
 impl Ambiguity {
     /// The patches of a drain that ended at `end`; others are left out.
-    pub fn new<'a>(pokes: impl Iterator<Item = &'a Poke>, end: u64) -> Self {
+    pub(crate) fn new<'a>(pokes: impl Iterator<Item = &'a Poke>, end: u64) -> Self {
         let mut sites: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
         for poke in pokes.filter(|poke| poke.time < end) {
             let (len, times) = sites.entry(poke.start.0).or_default();
@@ -42,7 +42,7 @@ impl Ambiguity {
     /// How many of `hits`, the first of which came at `first_time`, may have run other bytes than those at that time.
     /// They passed the instructions from `start` to the last one at `end`.
     #[inline]
-    pub fn of(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
+    pub(crate) fn of(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
         let near = start.0 < self.within.end && self.within.start <= end.max(start).0;
         if !near || hits < 2 || self.end <= first_time {
             return 0;

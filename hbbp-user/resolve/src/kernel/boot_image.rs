@@ -44,7 +44,7 @@ impl fmt::Display for BootImageError {
 impl std::error::Error for BootImageError {}
 
 /// Unpacks the ELF image of the kernel.
-pub fn unpack_boot_image(source: &ByteSource) -> Result<ByteSource, BootImageError> {
+pub(crate) fn unpack_boot_image(source: &ByteSource) -> Result<ByteSource, BootImageError> {
     let (offset, len) = payload(source).ok_or(BootImageError::NotBootImage)?;
     let truncated = || BootImageError::Broken(io::ErrorKind::UnexpectedEof.into());
     let packed = source.read(offset, len).ok_or_else(truncated)?;

@@ -11,13 +11,13 @@ use hbbp_model::snapshot::{Mapping, Module, ModuleIdx, ModuleKind, StaticBranch,
 
 impl KernelSpace {
     /// The intervals in which text versions begin.
-    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn version_starts(&self) -> impl Iterator<Item = u32> {
         let texts = self.texts.values();
         texts.flat_map(ModuleText::version_starts)
     }
 
     /// The static branches in text of the kernel image that was handed over.
-    pub fn static_branches(&self, modules: &[Module], text: &[Text]) -> Vec<StaticBranch> {
+    pub(crate) fn static_branches(&self, modules: &[Module], text: &[Text]) -> Vec<StaticBranch> {
         let kernel = (0..)
             .zip(modules)
             .find(|(_, module)| module.kind == ModuleKind::Kernel);
@@ -26,7 +26,7 @@ impl KernelSpace {
     }
 
     /// Hands over the modules and the text that were hit since the last call, and returns the mappings of the kernel.
-    pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Mapping> {
+    pub(crate) fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> Vec<Mapping> {
         let mut regions: Vec<Region> = mem::take(&mut self.hit).into_values().collect();
         let mut used: Vec<KernelModuleIdx> = regions.iter().map(|r| r.module).collect();
         used.sort_unstable();

@@ -65,7 +65,7 @@ impl ImageMarks {
     }
 
     /// First and last address of the image, where the table names them.
-    pub fn range(&self) -> Option<(Va, Va)> {
+    pub(crate) fn range(&self) -> Option<(Va, Va)> {
         let start = self.text.or(self.stext)?;
         let end = self.end.or(self.etext)?;
         (start < end).then_some((start, end))

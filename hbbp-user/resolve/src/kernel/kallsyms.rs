@@ -75,7 +75,7 @@ pub fn read_kallsyms() -> io::Result<Kallsyms> {
 
 /// Looks up symbols of the kernel image that are no functions, such as the bounds of tables (kernels with
 /// `CONFIG_KALLSYMS_ALL` list them); in the order of `names`, `None` where one is missing or hidden.
-pub fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>; N] {
+pub(crate) fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>; N] {
     let mut marks = [None; N];
     for line in lines(&decoded(text)).filter_map(parse_line) {
         let wanted = names.iter().position(|name| *name == line.name);
@@ -221,7 +221,7 @@ impl Entry {
 impl Kallsyms {
     /// Sets the lengths of functions that the kernel writes, by their starts. A guess ends at the next symbol, or with
     /// the page.
-    pub fn tell_lengths(&mut self, told: &[(Va, u64)]) {
+    pub(crate) fn tell_lengths(&mut self, told: &[(Va, u64)]) {
         for (start, len) in told {
             if let Ok(found) = self.entries.binary_search_by_key(&start.0, |e| e.start)
                 && let Some(entry) = self.entries.get_mut(found).filter(|e| e.tag != NO_TAG)
@@ -270,7 +270,7 @@ impl Kallsyms {
     }
 
     /// The addresses around `at`, which is in no function, up to the nearest functions.
-    pub fn gap_at(&self, at: Va) -> Range<Va> {
+    pub(crate) fn gap_at(&self, at: Va) -> Range<Va> {
         let n_before = self.entries.partition_point(|e| e.start <= at.0);
         let before = n_before.checked_sub(1).and_then(|n| self.entries.get(n));
         let start = before.map_or(0, |e| e.start.saturating_add(e.len));
@@ -279,7 +279,7 @@ impl Kallsyms {
     }
 
     /// Those of the functions that have a tag.
-    pub fn tagged(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
+    pub(crate) fn tagged(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
         self.entries
             .iter()
             .filter(|e| e.tag != NO_TAG)

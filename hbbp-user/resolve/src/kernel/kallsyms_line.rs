@@ -2,7 +2,7 @@
 
 /// One line: `address [size] type name`, and a tag in brackets after a tab.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// Where the symbol starts; 0 where that is hidden.
     pub address: u64,
     /// Its length in bytes.
@@ -16,7 +16,7 @@ pub struct Line<'a> {
 }
 
 /// Interprets a line; `None` where it makes no sense.
-pub fn parse_line(line: &str) -> Option<Line<'_>> {
+pub(crate) fn parse_line(line: &str) -> Option<Line<'_>> {
     let (address, remainder) = usual_address(line).or_else(|| {
         let (address, remainder) = split_at_byte(line, b' ')?;
         Some((parse_hex(address)?, remainder))

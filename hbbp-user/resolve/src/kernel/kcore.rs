@@ -21,7 +21,7 @@ use hbbp_elf::byte_source::ByteSource;
 use hbbp_elf::layout::read_table;
 
 /// Start of the kernel image area; the module area follows it (Documentation/arch/x86/x86_64/mm.rst).
-pub const TEXT_AREA: u64 = 0xffff_ffff_8000_0000;
+pub(crate) const TEXT_AREA: u64 = 0xffff_ffff_8000_0000;
 const MAX_SEGMENTS: u16 = 4096;
 /// Notes are longer than the kernel's own description of itself (a page) by a copy of the reader's task with its registers.
 const MAX_NOTES: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub struct Kcore {
 
 /// A part of the kernel's memory in the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct CoreSegment {
+pub(crate) struct CoreSegment {
     /// First address.
     pub start: Va,
     /// Length in bytes.
@@ -54,7 +54,7 @@ pub fn open_kcore() -> io::Result<Kcore> {
 }
 
 /// Opens a copy of /proc/kcore, as perf makes one of its text.
-pub fn open_kcore_at(path: &Path) -> io::Result<Kcore> {
+pub(crate) fn open_kcore_at(path: &Path) -> io::Result<Kcore> {
     with_segments(File::open(path)?, path)
 }
 
@@ -122,7 +122,7 @@ fn notes(headers: &[Header]) -> Option<(u64, u64)> {
 
 impl Kcore {
     /// Fills `bytes` with the memory from `at` on; `false` where it is not all in one segment or cannot be read.
-    pub fn read(&self, at: Va, bytes: &mut [u8]) -> bool {
+    pub(crate) fn read(&self, at: Va, bytes: &mut [u8]) -> bool {
         offset_of(&self.segments, at, bytes.len())
             .is_some_and(|offset| self.file.read_exact_at(bytes, offset).is_ok())
     }
@@ -143,7 +143,7 @@ impl Kcore {
     }
 
     /// Where the kernel image lies, which kcore shows even where symbols are hidden: its first text segment.
-    pub fn image(&self) -> Option<(Va, Va)> {
+    pub(crate) fn image(&self) -> Option<(Va, Va)> {
         let first = self.segments.iter().min_by_key(|s| s.start)?;
         Some((first.start, first.start.checked_add(first.len)?))
     }

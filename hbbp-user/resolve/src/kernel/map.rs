@@ -88,7 +88,7 @@ impl KernelMap {
     }
 
     /// A part of a module came, with its functions. Returns its region, unless it was there already.
-    pub fn module_came(
+    pub(crate) fn module_came(
         &mut self,
         name: &str,
         part: Range<Va>,
@@ -104,7 +104,7 @@ impl KernelMap {
     }
 
     /// A module went, with all its parts.
-    pub fn module_went(&mut self, name: &str, time: u64) {
+    pub(crate) fn module_went(&mut self, name: &str, time: u64) {
         let modules = &self.modules;
         let named = |r: &Region| {
             modules
@@ -121,7 +121,7 @@ impl KernelMap {
     }
 
     /// The modules whose regions held `at` at `time`.
-    pub fn modules_at(&self, at: Va, time: u64) -> Vec<KernelModuleIdx> {
+    pub(crate) fn modules_at(&self, at: Va, time: u64) -> Vec<KernelModuleIdx> {
         let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
         let holding = before
             .map(|(_, region)| region)
@@ -133,7 +133,7 @@ impl KernelMap {
     }
 
     /// For each module by its index, whether something of it did not go yet.
-    pub fn modules_there(&self) -> Vec<bool> {
+    pub(crate) fn modules_there(&self) -> Vec<bool> {
         let mut there = vec![false; self.modules.len()];
         for region in self.regions.values().filter(|r| r.until == u64::MAX) {
             if let Some(there) = there.get_mut(region.module) {
@@ -144,12 +144,12 @@ impl KernelMap {
     }
 
     /// How many regions were ever added.
-    pub fn n_regions(&self) -> u64 {
+    pub(crate) fn n_regions(&self) -> u64 {
         self.n_regions
     }
 
     /// Whether `region` is the answer of [`Self::region_at`] for all these addresses of it at all times.
-    pub fn is_alone(&self, region: &Region, addresses: &Range<Va>) -> bool {
+    pub(crate) fn is_alone(&self, region: &Region, addresses: &Range<Va>) -> bool {
         let before = self.regions.range(..(addresses.end, 0)).rev().take(MAX_OVERLAP);
         let mut overlapping = before.filter(|(_, r)| addresses.start < r.end);
         let first = overlapping.next();
@@ -217,7 +217,7 @@ impl KernelMap {
     }
 
     /// The part of a region around `at`, which is in no function, up to the nearest functions.
-    pub fn gap_at(&self, at: Va, region: &Region) -> Range<Va> {
+    pub(crate) fn gap_at(&self, at: Va, region: &Region) -> Range<Va> {
         let gap = match self.functions.get(&(region.start, region.from)) {
             Some(functions) => {
                 let n_before = functions.partition_point(|f| f.start.0 <= at.0);
@@ -231,18 +231,18 @@ impl KernelMap {
     }
 
     /// Start and length of a function of the kernel image.
-    pub fn named(&self, name: &str) -> Option<(u64, u64)> {
+    pub(crate) fn named(&self, name: &str) -> Option<(u64, u64)> {
         let symbol = self.symbols.named(name)?;
         Some((symbol.start.0, symbol.len))
     }
 
     /// A module of this map.
-    pub fn module(&self, idx: KernelModuleIdx) -> Option<&KernelModule> {
+    pub(crate) fn module(&self, idx: KernelModuleIdx) -> Option<&KernelModule> {
         self.modules.get(idx)
     }
 
     /// A region that holds `at` and has a name of its own.
-    pub fn named_region(&self, at: Va) -> Option<&Region> {
+    pub(crate) fn named_region(&self, at: Va) -> Option<&Region> {
         let before = self.regions.range(..=(at, u64::MAX)).rev().take(MAX_OVERLAP);
         let own_name = |r: &Region| {
             self.module(r.module)
@@ -254,17 +254,17 @@ impl KernelMap {
     }
 
     /// Whether some region belongs to a module.
-    pub fn holds(&self, module: KernelModuleIdx) -> bool {
+    pub(crate) fn holds(&self, module: KernelModuleIdx) -> bool {
         self.regions.values().any(|r| r.module == module)
     }
 
     /// Whether `at` lies where modules and BPF programs are loaded.
-    pub fn in_module_area(at: Va) -> bool {
+    pub(crate) fn in_module_area(at: Va) -> bool {
         TEXT_AREA <= at.0 && at.0 < MODULE_AREA_END
     }
 
     /// Whether the kernel hides its symbols.
-    pub fn is_hidden(&self) -> bool {
+    pub(crate) fn is_hidden(&self) -> bool {
         self.symbols.hidden
     }
 

@@ -13,13 +13,13 @@
 
 mod alternatives;
 pub mod ambiguous;
-pub mod boot_image;
+pub(crate) mod boot_image;
 mod bpf_list;
 mod changes;
 mod emit;
 pub mod image_marks;
 pub mod kallsyms;
-pub mod kallsyms_line;
+pub(crate) mod kallsyms_line;
 pub mod kcore;
 pub mod kernel_file;
 mod kernel_list;
@@ -27,7 +27,7 @@ pub mod live_symbols;
 pub(crate) mod live_text;
 pub mod map;
 mod module_list;
-pub mod module_symbols;
+pub(crate) mod module_symbols;
 pub mod modules;
 pub mod names;
 pub mod open;

@@ -33,7 +33,10 @@ struct Entry {
 
 /// The functions of a module, sorted by start, each up to the next at the most. `read` fills a buffer with kernel
 /// memory from an address on and says whether it could.
-pub fn read_module_symbols(module: &LoadedText, read: &mut dyn FnMut(Va, &mut [u8]) -> bool) -> Vec<Symbol> {
+pub(crate) fn read_module_symbols(
+    module: &LoadedText,
+    read: &mut dyn FnMut(Va, &mut [u8]) -> bool,
+) -> Vec<Symbol> {
     let mut all: BTreeMap<u64, (bool, u64, String)> = BTreeMap::new();
     for table in &module.symbols {
         for (entry, name) in read_table(*table, &module.parts, read) {

@@ -9,12 +9,12 @@ use super::kallsyms::{Kallsyms, KernelSymbol};
 use super::region::{KernelModule, Regions};
 
 /// End of the area of modules, which follows that of the image (1 GiB, or 512 MiB without KASLR).
-pub const MODULE_AREA_END: u64 = 0xffff_ffff_ff00_0000;
+pub(crate) const MODULE_AREA_END: u64 = 0xffff_ffff_ff00_0000;
 /// Symbols of one module with a larger gap between them belong to two regions.
 const MAX_GAP: u64 = 1 << 20;
 
 /// The regions of kernel modules: runs of neighbouring symbols with one tag.
-pub fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
+pub(crate) fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
     let mut runs: Vec<(String, Range<Va>)> = Vec::new();
     for symbol in symbols.tagged() {
         let Some(tag) = symbol.tag.filter(|_| named_by_symbol(&symbol).is_none()) else {
@@ -32,7 +32,7 @@ pub fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
 }
 
 /// The module of a symbol that is one by itself: a BPF program, a trampoline, a page of kprobes.
-pub fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<KernelModule> {
+pub(crate) fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<KernelModule> {
     match symbol.tag? {
         "bpf" => Some(written(symbol.name)),
         tag => tag.strip_prefix("__builtin__").map(|what| KernelModule {
@@ -54,7 +54,7 @@ pub fn written(name: &str) -> KernelModule {
 
 /// The sort of text that the kernel wrote, by its name, which is all that symbols and records say of it
 /// (kernel/bpf/core.c, `bpf_get_prog_name`): programs, or the trampolines and dispatchers that call them.
-pub fn written_kind(name: &str) -> ModuleKind {
+pub(crate) fn written_kind(name: &str) -> ModuleKind {
     if name.starts_with("bpf_prog_") {
         ModuleKind::Bpf
     } else {
@@ -63,7 +63,7 @@ pub fn written_kind(name: &str) -> ModuleKind {
 }
 
 /// The name of the area that a kernel address without a symbol lies in (Documentation/arch/x86/x86_64/mm.rst).
-pub fn area(at: Va) -> &'static str {
+pub(crate) fn area(at: Va) -> &'static str {
     match at.0 {
         0xffff_ffff_ff60_0000..0xffff_ffff_ff60_1000 => "[vsyscall]",
         0xffff_fe00_0000_0000..0xffff_ff00_0000_0000 => "[cpu entry area]",

@@ -28,7 +28,7 @@ macro_rules! causes {
 
         impl Cause {
             /// All of them, in their order.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Stable name, also in JSON.
             pub const fn name(self) -> &'static str {

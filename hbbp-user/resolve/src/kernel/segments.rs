@@ -19,7 +19,7 @@ pub struct Segments {
 
 impl Segments {
     /// Splits a drain of this time at the times of switches, in any order; `first` is the index of its first interval.
-    pub fn new(first: u32, time: Range<u64>, switches: impl Iterator<Item = u64>) -> Self {
+    pub(crate) fn new(first: u32, time: Range<u64>, switches: impl Iterator<Item = u64>) -> Self {
         let mut switches: Vec<u64> = switches.filter(|at| time.start < *at && *at < time.end).collect();
         switches.sort_unstable();
         let mut splits: Vec<u64> = Vec::new();
@@ -32,28 +32,28 @@ impl Segments {
     }
 
     /// Which of the parts, by number, holds a time; what lies outside of the drain belongs to the nearest.
-    pub fn part(&self, time: u64) -> usize {
+    pub(crate) fn part(&self, time: u64) -> usize {
         self.splits.partition_point(|split| *split <= time)
     }
 
     /// Index of the interval that holds a time.
-    pub fn interval(&self, time: u64) -> u32 {
+    pub(crate) fn interval(&self, time: u64) -> u32 {
         let part = u32::try_from(self.part(time)).unwrap_or(u32::MAX);
         self.first.saturating_add(part)
     }
 
     /// Index of the first interval.
-    pub const fn first(&self) -> u32 {
+    pub(crate) const fn first(&self) -> u32 {
         self.first
     }
 
     /// Start and end of the drain.
-    pub const fn time(&self) -> &Range<u64> {
+    pub(crate) const fn time(&self) -> &Range<u64> {
         &self.time
     }
 
     /// Start and end of each part.
-    pub fn bounds(&self) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn bounds(&self) -> impl Iterator<Item = Range<u64>> {
         let starts = std::iter::once(self.time.start).chain(self.splits.iter().copied());
         let ends = self.splits.iter().copied().chain(std::iter::once(self.time.end));
         starts.zip(ends).map(|(start, end)| start..end)

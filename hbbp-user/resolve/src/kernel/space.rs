@@ -103,7 +103,7 @@ impl KernelSpace {
     }
 
     /// Where text is read.
-    pub fn source(&self) -> KernelTextSource {
+    pub(crate) fn source(&self) -> KernelTextSource {
         self.reader.source()
     }
 
@@ -114,12 +114,12 @@ impl KernelSpace {
     }
 
     /// What the user should know about names, if anything.
-    pub fn note(&self) -> Option<&'static str> {
+    pub(crate) fn note(&self) -> Option<&'static str> {
         self.map.is_hidden().then_some(HIDDEN)
     }
 
     /// Applies a record about kernel text, in the order of time.
-    pub fn apply(&mut self, time: u64, record: &Record) {
+    pub(crate) fn apply(&mut self, time: u64, record: &Record) {
         match record {
             Record::Ksymbol {
                 start,
@@ -190,13 +190,13 @@ impl KernelSpace {
     }
 
     /// Splits the drain at hand at a time, as user text changed then. To be called before [`Self::begin`].
-    pub fn split_at(&mut self, time: u64) {
+    pub(crate) fn split_at(&mut self, time: u64) {
         self.changes.switched(time);
     }
 
     /// How many of `hits` on the instructions from `start` to the one at `end`, the first of which came at `first_time`, may
     /// have run other bytes.
-    pub fn ambiguous(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
+    pub(crate) fn ambiguous(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
         self.changes.ambiguous(start, end, first_time, hits)
     }
 
@@ -250,7 +250,7 @@ impl KernelSpace {
     }
 
     /// The text that ran at `time`, from `at` to the end of what was read around it.
-    pub fn text_from(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<&[u8]> {
+    pub(crate) fn text_from(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<&[u8]> {
         self.hit(at, time, losses)?;
         let module = self.region_hit(at, time).module;
         self.texts.get(&module)?.from(ImageAddr(at.0))
@@ -270,12 +270,12 @@ impl KernelSpace {
     }
 
     /// How many regions of kernel text were ever known.
-    pub fn n_regions(&self) -> u64 {
+    pub(crate) fn n_regions(&self) -> u64 {
         self.map.n_regions()
     }
 
     /// Marks the range that starts at `at` as entered from the one before by a stream at `time`.
-    pub fn entered(&mut self, at: Va, time: u64) {
+    pub(crate) fn entered(&mut self, at: Va, time: u64) {
         let region = self.map.region_at(at, time);
         if let Some(text) = self.texts.get_mut(&region.module) {
             text.set_entered(ImageAddr(at.0));
@@ -322,12 +322,12 @@ impl KernelSpace {
     }
 
     /// Closes the part at hand: its patches are taken over.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.changes.close();
     }
 
     /// Forgets what went before `time` without having been hit.
-    pub fn forget_before(&mut self, time: u64) {
+    pub(crate) fn forget_before(&mut self, time: u64) {
         let hit = &self.hit;
         let in_use = |module| hit.values().any(|r| r.module == module);
         self.map.forget_before(time, in_use);

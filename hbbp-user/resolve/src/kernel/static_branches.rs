@@ -18,7 +18,7 @@ const MAX_TRACEPOINT: u64 = 256;
 
 /// Sites in the order of their addresses, each with whether it is that of a tracepoint.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct StaticBranches(Vec<(Va, bool)>);
+pub(crate) struct StaticBranches(Vec<(Va, bool)>);
 
 impl StaticBranches {
     /// Reads the table between the marks; empty where it has no symbols or cannot be read.

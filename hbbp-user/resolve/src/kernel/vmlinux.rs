@@ -72,7 +72,7 @@ impl fmt::Display for NotTheImage {
 
 /// Looks for the image of the kernel `release` with this build id (empty: unknown), which runs at `marks`.
 /// `None` where there is none, or where the kernel hides where it runs.
-pub fn open_vmlinux(release: &str, build_id: &[u8], marks: &ImageMarks) -> Option<Vmlinux> {
+pub(crate) fn open_vmlinux(release: &str, build_id: &[u8], marks: &ImageMarks) -> Option<Vmlinux> {
     find_vmlinux(release, build_id, marks).ok()
 }
 
@@ -135,7 +135,7 @@ fn slide(layout: &ElfLayout, marks: &ImageMarks) -> Result<u64, NotTheImage> {
 
 impl Vmlinux {
     /// The functions of the image at the addresses where they run, in the form of the kernel's own table.
-    pub fn read_symbols(&self) -> Kallsyms {
+    pub(crate) fn read_symbols(&self) -> Kallsyms {
         let file = SymbolFile {
             source: &self.source,
             layout: &self.layout,
@@ -199,7 +199,7 @@ impl Vmlinux {
     }
 
     /// Reads `len` bytes from the linked address `at` on.
-    pub fn read_linked(&self, at: ImageAddr, len: u64) -> Option<Vec<u8>> {
+    pub(crate) fn read_linked(&self, at: ImageAddr, len: u64) -> Option<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(len).ok().filter(|len| *len <= MAX_TABLE)?];
         self.read(Va(at.0.wrapping_add(self.slide)), &mut bytes)
             .then_some(bytes)

@@ -8,7 +8,7 @@ use hbbp_model::addr::ImageAddr;
 
 impl ModuleText {
     /// The range that holds an address, as far as it could be read, and its last bytes.
-    pub fn range_at(&self, at: ImageAddr) -> Option<(Range<ImageAddr>, &[u8])> {
+    pub(crate) fn range_at(&self, at: ImageAddr) -> Option<(Range<ImageAddr>, &[u8])> {
         let (start, range) = self.ranges.last_upto(at.0)?;
         let is_read = at.0 - start < range.len && !range.versions.is_empty();
         let extent = ImageAddr(start)..ImageAddr(start + range.len);
@@ -16,13 +16,13 @@ impl ModuleText {
     }
 
     /// The last bytes from an address on, to the end of its range.
-    pub fn from(&self, at: ImageAddr) -> Option<&[u8]> {
+    pub(crate) fn from(&self, at: ImageAddr) -> Option<&[u8]> {
         let (extent, bytes) = self.range_at(at)?;
         bytes.get(usize::try_from(at.since(extent.start)?).ok()?..)
     }
 
     /// Adds a range of another text, which starts at `start`, and its function; other bytes stand there.
-    pub fn copy(&mut self, of: &Self, start: ImageAddr, bytes: Vec<u8>) {
+    pub(crate) fn copy(&mut self, of: &Self, start: ImageAddr, bytes: Vec<u8>) {
         let Some((extent, _)) = of.range_at(start) else {
             return;
         };

@@ -7,7 +7,7 @@ use hbbp_model::snapshot::{ModuleIdx, Symbol, Text};
 impl ModuleText {
     /// Hands the text that was hit over to `text`, sorted by (start, since), and returns its symbols, sorted by start.
     /// Ranges that touch become one, where the same versions are known of both or code runs from one into the other.
-    pub fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
+    pub(crate) fn emit(self, module: ModuleIdx, text: &mut Vec<Text>) -> Vec<Symbol> {
         let mut joined: Vec<(u64, TextRange)> = Vec::new();
         let entered = &self.entered;
         for (start, range) in self.ranges.into_each().filter(|(_, r)| r.why == Why::Hit) {

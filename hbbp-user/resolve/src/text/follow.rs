@@ -47,14 +47,14 @@ pub struct Live {
 
 impl Live {
     /// Whether anything differs.
-    pub fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         !self.differing.is_empty()
     }
 }
 
 impl ModuleText {
     /// Applies a change. Returns the number of ranges that also changed without a record.
-    pub fn change(&mut self, change: Change<'_>) -> u64 {
+    pub(crate) fn change(&mut self, change: Change<'_>) -> u64 {
         match change {
             Change::Notified(poke, since) => self.patch(poke, since),
             Change::Observed(live, known) => self.compare(&known, live),
@@ -63,7 +63,7 @@ impl ModuleText {
 
     /// Reads all ranges that were hit again, but for those that were first read since the reading `fresh`: no count
     /// depends yet on what becomes of them.
-    pub fn read_live(&self, fresh: Option<u64>, read: &mut ReadText<'_>) -> Live {
+    pub(crate) fn read_live(&self, fresh: Option<u64>, read: &mut ReadText<'_>) -> Live {
         let hit = self.ranges.iter().filter(|(_, r)| r.is_compared(fresh));
         let hit: Vec<(Range<u64>, &TextRange)> = hit.map(|(start, r)| (start..start + r.len, r)).collect();
         let mut window = Window::default();
@@ -142,13 +142,13 @@ impl ModuleText {
     }
 
     /// What the last reading added, until it was [dated](Self::date).
-    pub fn added(&self) -> Range<ImageAddr> {
+    pub(crate) fn added(&self) -> Range<ImageAddr> {
         ImageAddr(self.added.start)..ImageAddr(self.added.end)
     }
 
     /// Sets the time of the last reading for the ranges that it added: it was the first since the reading `since` of
     /// all. `patches` are all known patches since then, each with its interval.
-    pub fn date<'a>(
+    pub(crate) fn date<'a>(
         &mut self,
         time: u64,
         since: u64,
@@ -172,7 +172,7 @@ impl ModuleText {
     }
 
     /// Says that the text around `at` was copied before it was hit.
-    pub fn set_early(&mut self, at: ImageAddr) {
+    pub(crate) fn set_early(&mut self, at: ImageAddr) {
         if let Some((_, range)) = self.holding(at) {
             range.why = Why::Early;
             // What becomes of it before the hit counts.
@@ -181,7 +181,7 @@ impl ModuleText {
     }
 
     /// Says that a stream ran from the range before into the one that starts at `at`.
-    pub fn set_entered(&mut self, at: ImageAddr) {
+    pub(crate) fn set_entered(&mut self, at: ImageAddr) {
         self.entered.insert(at.0);
     }
 
@@ -191,7 +191,7 @@ impl ModuleText {
     }
 
     /// Takes differences that still wait for a record as they are. Returns their number.
-    pub fn settle(&mut self) -> u64 {
+    pub(crate) fn settle(&mut self) -> u64 {
         let mut n_settled = 0;
         for (_, range) in self.ranges.iter_mut() {
             n_settled += u64::from(range.grow(&mut self.n_bytes, TextVersions::settle));
@@ -200,14 +200,14 @@ impl ModuleText {
     }
 
     /// Forgets what stood in each range before the last change.
-    pub fn forget_versions(&mut self) {
+    pub(crate) fn forget_versions(&mut self) {
         for (_, range) in self.ranges.iter_mut() {
             range.grow(&mut self.n_bytes, TextVersions::keep_last);
         }
     }
 
     /// Reads all ranges once more and forgets what they were before; what cannot be read now is not there.
-    pub fn replace(&mut self, read: &mut ReadText<'_>) {
+    pub(crate) fn replace(&mut self, read: &mut ReadText<'_>) {
         for (start, range) in self.ranges.iter_mut() {
             let bytes = read_range(&(start..start + range.len), read);
             range.grow(&mut self.n_bytes, |versions| versions.replace(bytes));

@@ -13,7 +13,7 @@ impl ModuleText {
     /// intervals, as long as they take no more than `left` bytes, which is lowered by as much.
     ///
     /// Windows are not kept: how far they reach depends on what was hit.
-    pub fn take_hit(&mut self, left: &mut usize) -> Self {
+    pub(crate) fn take_hit(&mut self, left: &mut usize) -> Self {
         let all = mem::take(self);
         let mut hit = Self {
             entered: all.entered,

@@ -16,5 +16,4 @@ pub mod reading;
 pub mod versions;
 
 pub use self::follow::{Change, Known, Live};
-pub use self::module_text::{Covered, ModuleText};
-pub use self::reading::ReadText;
+pub(crate) use self::module_text::{Covered, ModuleText};

@@ -21,7 +21,7 @@ const LAST_START: u64 = 14;
 const PAGE: u64 = 4096;
 /// The text of one module, as far as it was hit.
 #[derive(Debug, Default)]
-pub struct ModuleText {
+pub(crate) struct ModuleText {
     pub(super) ranges: RangeTable<TextRange>,
     pub(super) symbols: BTreeMap<u64, Symbol>,
     /// Starts of ranges that code runs into from the one before: a stream did, or a window ended within an instruction.
@@ -78,13 +78,13 @@ pub enum Covered {
 
 impl ModuleText {
     /// Whether the address was asked for already, and with which outcome.
-    pub fn known(&self, at: ImageAddr) -> Option<Covered> {
+    pub(crate) fn known(&self, at: ImageAddr) -> Option<Covered> {
         let (start, range) = self.ranges.last_upto(at.0)?;
         (at.0 - start < range.len).then(|| range.covered())
     }
 
     /// Addresses around `at` whose instructions were asked for already, `at` among them, which are hit.
-    pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+    pub(crate) fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
         let (start, range) = self.holding(at)?;
         range.why = Why::Hit;
         range.whole(start, at)
@@ -92,7 +92,7 @@ impl ModuleText {
 
     /// Loads the text around `at` if needed, with the whole instruction at `at`.
     /// `bounds` is the region that holds it, or the gap between functions; `function` is what is known to contain it.
-    pub fn cover(
+    pub(crate) fn cover(
         &mut self,
         at: ImageAddr,
         bounds: Range<ImageAddr>,
@@ -118,7 +118,7 @@ impl ModuleText {
     }
 
     /// Adds a function whose text was read before it was known.
-    pub fn name(&mut self, function: Symbol) {
+    pub(crate) fn name(&mut self, function: Symbol) {
         self.symbols.entry(function.start.0).or_insert(function);
     }
 
@@ -229,13 +229,13 @@ impl ModuleText {
     }
 
     /// Bytes of text held, all versions.
-    pub const fn n_bytes(&self) -> usize {
+    pub(crate) const fn n_bytes(&self) -> usize {
         self.n_bytes
     }
 
     /// Drops the text of ranges that changed, all versions, as if it could not be read: a compiler that works while the
     /// program runs writes over its code without end. Returns their number.
-    pub fn drop_changed(&mut self) -> u64 {
+    pub(crate) fn drop_changed(&mut self) -> u64 {
         let mut n_dropped = 0;
         for (_, range) in self.ranges.iter_mut() {
             if 1 < range.versions.iter().count() {
@@ -248,17 +248,17 @@ impl ModuleText {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// Whether no address of this module was hit.
-    pub fn is_unhit(&self) -> bool {
+    pub(crate) fn is_unhit(&self) -> bool {
         self.ranges.iter().all(|(_, range)| range.why != Why::Hit)
     }
 
     /// The intervals in which text versions begin.
-    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn version_starts(&self) -> impl Iterator<Item = u32> {
         let versions = self.ranges.iter().flat_map(|(_, r)| r.versions.iter());
         versions.map(|(since, _)| since)
     }

@@ -11,7 +11,7 @@ const PIECE: usize = 32;
 
 /// Values by their starts.
 #[derive(Debug)]
-pub struct RangeTable<T> {
+pub(crate) struct RangeTable<T> {
     /// The first start of each piece.
     firsts: Vec<u64>,
     /// None is empty.
@@ -52,12 +52,12 @@ impl<T> Piece<T> {
 
 impl<T> RangeTable<T> {
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
     /// The last one that starts at `at` or before it.
-    pub fn last_upto(&self, at: u64) -> Option<(u64, &T)> {
+    pub(crate) fn last_upto(&self, at: u64) -> Option<(u64, &T)> {
         let piece = self.pieces.get(self.piece_of(at)?)?;
         let nth = piece
             .starts
@@ -67,7 +67,7 @@ impl<T> RangeTable<T> {
     }
 
     /// The last one that starts at `at` or before it.
-    pub fn last_upto_mut(&mut self, at: u64) -> Option<(u64, &mut T)> {
+    pub(crate) fn last_upto_mut(&mut self, at: u64) -> Option<(u64, &mut T)> {
         let piece = self.piece_of(at)?;
         let piece = self.pieces.get_mut(piece)?;
         let nth = piece
@@ -78,7 +78,7 @@ impl<T> RangeTable<T> {
     }
 
     /// The start of the first one that starts at `at` or after it.
-    pub fn first_from(&self, at: u64) -> Option<u64> {
+    pub(crate) fn first_from(&self, at: u64) -> Option<u64> {
         let piece = self.piece_of(at).unwrap_or(0);
         let starts = &self.pieces.get(piece)?.starts;
         let nth = starts.partition_point(|start| *start < at);
@@ -86,7 +86,7 @@ impl<T> RangeTable<T> {
     }
 
     /// Those that start before `end`, the last one first.
-    pub fn before(&self, end: u64) -> impl Iterator<Item = (u64, &T)> {
+    pub(crate) fn before(&self, end: u64) -> impl Iterator<Item = (u64, &T)> {
         let n_pieces = self.firsts.partition_point(|first| *first < end);
         let pieces = self.pieces.iter().take(n_pieces).rev();
         pieces
@@ -95,7 +95,7 @@ impl<T> RangeTable<T> {
     }
 
     /// Those that start before `end`, the last one first.
-    pub fn before_mut(&mut self, end: u64) -> impl Iterator<Item = (u64, &mut T)> {
+    pub(crate) fn before_mut(&mut self, end: u64) -> impl Iterator<Item = (u64, &mut T)> {
         let n_pieces = self.firsts.partition_point(|first| *first < end);
         let pieces = self.pieces.iter_mut().take(n_pieces).rev();
         pieces
@@ -104,7 +104,7 @@ impl<T> RangeTable<T> {
     }
 
     /// Those that start in a range, in their order.
-    pub fn range_mut(&mut self, range: Range<u64>) -> impl Iterator<Item = (u64, &mut T)> {
+    pub(crate) fn range_mut(&mut self, range: Range<u64>) -> impl Iterator<Item = (u64, &mut T)> {
         let first = self.piece_of(range.start).unwrap_or(0);
         let inside = self.pieces.iter_mut().skip(first).flat_map(move |piece| {
             let n_before = piece.starts.partition_point(|start| *start < range.start);
@@ -114,29 +114,29 @@ impl<T> RangeTable<T> {
     }
 
     /// All in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.pieces.iter().flat_map(Piece::iter)
     }
 
     /// All in their order.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
         self.pieces.iter_mut().flat_map(Piece::iter_mut)
     }
 
     /// All in their order.
-    pub fn into_each(self) -> impl Iterator<Item = (u64, T)> {
+    pub(crate) fn into_each(self) -> impl Iterator<Item = (u64, T)> {
         let pieces = self.pieces.into_iter();
         pieces.flat_map(|piece| piece.starts.into_iter().zip(piece.values))
     }
 
     /// The one that starts at `start`.
-    pub fn get_mut(&mut self, start: u64) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, start: u64) -> Option<&mut T> {
         let (found, value) = self.last_upto_mut(start)?;
         (found == start).then_some(value)
     }
 
     /// Adds one, in the place of another with its start.
-    pub fn insert(&mut self, start: u64, value: T) {
+    pub(crate) fn insert(&mut self, start: u64, value: T) {
         if self.pieces.is_empty() {
             self.pieces.push(Piece::new());
             self.firsts.push(start);

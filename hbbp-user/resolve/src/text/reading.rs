@@ -13,7 +13,7 @@ const READING: u64 = 64 << 10;
 pub type ReadText<'a> = dyn FnMut(ImageAddr, &mut [u8]) -> bool + 'a;
 
 /// Ranges that lie close enough together to be read at once, in the order of their addresses.
-pub fn readings<T>(ranges: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<u64>, T)]> {
+pub(crate) fn readings<T>(ranges: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<u64>, T)]> {
     let mut remaining = ranges;
     std::iter::from_fn(move || {
         let (first, _) = remaining.first()?;
@@ -31,7 +31,7 @@ pub fn readings<T>(ranges: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<
 
 /// Buffers for one reading after another.
 #[derive(Debug, Default)]
-pub struct Window {
+pub(crate) struct Window {
     whole: Buffer,
     one: Buffer,
 }
@@ -46,13 +46,13 @@ struct Buffer {
 
 impl Window {
     /// Reads a range at once.
-    pub fn open(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) {
+    pub(crate) fn open(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) {
         self.whole.fill(range, read);
     }
 
     /// The bytes of a part of the range, read alone where the range could not be read as a whole; `None` where there is
     /// no code, or none any more.
-    pub fn part(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) -> Option<&[u8]> {
+    pub(crate) fn part(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) -> Option<&[u8]> {
         let whole = self.whole.part(range).filter(|bytes| is_code(bytes));
         if whole.is_some() {
             return whole;
@@ -87,13 +87,13 @@ impl Buffer {
 /// Whether it can be code that was hit. Holes of the kernel's memory read as zeros, and what a BPF program left is filled
 /// with breakpoints (arch/x86/net/bpf_jit_comp.c, `jit_fill_hole` and `bpf_arch_text_invalidate`), which can be seen
 /// before the record that it went.
-pub fn is_code(bytes: &[u8]) -> bool {
+pub(crate) fn is_code(bytes: &[u8]) -> bool {
     const INT3: u8 = 0xcc;
     bytes.iter().any(|byte| *byte != 0 && *byte != INT3)
 }
 
 /// Reads a range; `None` where code is missing, or gone.
-pub fn read_range(range: &Range<u64>, read: &mut ReadText<'_>) -> Option<Vec<u8>> {
+pub(crate) fn read_range(range: &Range<u64>, read: &mut ReadText<'_>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
     let done = read(ImageAddr(range.start), &mut bytes);
     (done && is_code(&bytes)).then_some(bytes)

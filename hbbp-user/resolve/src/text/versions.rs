@@ -44,7 +44,7 @@ pub enum Records {
 
 /// What became of a patch that a record notified of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Patched {
+pub(crate) enum Patched {
     /// It is nowhere in this range, or changes nothing.
     No,
     /// It is a version.
@@ -55,7 +55,7 @@ pub enum Patched {
 
 /// What a reading says about what was expected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Compared {
+pub(crate) enum Compared {
     /// The same.
     Same,
     /// It differs, which a record to come may explain.
@@ -69,7 +69,7 @@ const UNDATED: u64 = u64::MAX;
 
 /// What stood in a text range.
 #[derive(Clone, Debug, Default)]
-pub struct TextVersions {
+pub(crate) struct TextVersions {
     /// First interval and bytes of each; all have one length.
     list: Vec<(u32, Vec<u8>)>,
     /// Time of the last reading that became a version, and the number of that.
@@ -97,7 +97,7 @@ impl Poke {
 }
 
 /// Takes patches back, the newest first, from text that was read after them.
-pub fn rewind<'a>(start: ImageAddr, bytes: &mut [u8], newest_first: impl Iterator<Item = &'a Poke>) {
+pub(crate) fn rewind<'a>(start: ImageAddr, bytes: &mut [u8], newest_first: impl Iterator<Item = &'a Poke>) {
     for poke in newest_first {
         let Some((site, part)) = poke.site(start, bytes.len()) else {
             continue;
@@ -110,7 +110,7 @@ pub fn rewind<'a>(start: ImageAddr, bytes: &mut [u8], newest_first: impl Iterato
 
 impl TextVersions {
     /// Text as it was read first. It may have seen patches whose records are still to be taken over.
-    pub fn read_first(bytes: Vec<u8>) -> Self {
+    pub(crate) fn read_first(bytes: Vec<u8>) -> Self {
         Self {
             list: vec![(0, bytes)],
             read: (UNDATED, 0),
@@ -119,37 +119,37 @@ impl TextVersions {
     }
 
     /// Whether the time of the first reading is not set yet.
-    pub fn is_undated(&self) -> bool {
+    pub(crate) fn is_undated(&self) -> bool {
         self.read.0 == UNDATED
     }
 
     /// Sets the time of the first reading; it must be set before the first patch.
-    pub fn date(&mut self, time: u64) {
+    pub(crate) fn date(&mut self, time: u64) {
         self.read.0 = time;
     }
 
     /// Whether nothing could be read.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// First interval and bytes of each.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         self.list.iter().map(|(since, bytes)| (*since, bytes.as_slice()))
     }
 
     /// The same, handed over.
-    pub fn into_each(self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+    pub(crate) fn into_each(self) -> impl Iterator<Item = (u32, Vec<u8>)> {
         self.list.into_iter()
     }
 
     /// The bytes of the last one.
-    pub fn last(&self) -> &[u8] {
+    pub(crate) fn last(&self) -> &[u8] {
         self.list.last().map_or(&[], |(_, bytes)| bytes)
     }
 
     /// Whether a reading says nothing new: it is what is known, and none before it differed.
-    pub fn stands(&self, live: &[u8]) -> bool {
+    pub(crate) fn stands(&self, live: &[u8]) -> bool {
         self.ambiguous.is_none() && self.last() == live
     }
 
@@ -161,7 +161,7 @@ impl TextVersions {
     }
 
     /// Applies a patch of the range at `start`, valid from the interval `since` on.
-    pub fn patch(&mut self, start: ImageAddr, poke: &Poke, since: u32) -> Patched {
+    pub(crate) fn patch(&mut self, start: ImageAddr, poke: &Poke, since: u32) -> Patched {
         let Some((_, last)) = self.list.last() else {
             return Patched::No;
         };
@@ -212,7 +212,7 @@ impl TextVersions {
 
     /// Compares with a reading at `time` from which patches after the interval `interval` were taken back.
     /// Where the kernel notifies of its patches, a difference waits for the next reading: its record may be on the way.
-    pub fn compare(&mut self, live: Vec<u8>, time: u64, interval: u32, records: Records) -> Compared {
+    pub(crate) fn compare(&mut self, live: Vec<u8>, time: u64, interval: u32, records: Records) -> Compared {
         let same = self.list.last().is_none_or(|(_, bytes)| *bytes == live);
         if same
             || self
@@ -236,7 +236,7 @@ impl TextVersions {
     }
 
     /// Takes a difference that waits for an explanation as it is. Returns whether there was one.
-    pub fn settle(&mut self) -> bool {
+    pub(crate) fn settle(&mut self) -> bool {
         let ambiguous = self.ambiguous.take();
         let waited = ambiguous.is_some();
         if let Some((since, live)) = ambiguous {
@@ -254,12 +254,12 @@ impl TextVersions {
     }
 
     /// Forgets all but what was read last, or everything where that cannot be read.
-    pub fn replace(&mut self, bytes: Option<Vec<u8>>) {
+    pub(crate) fn replace(&mut self, bytes: Option<Vec<u8>>) {
         *self = bytes.map(Self::read_first).unwrap_or_default();
     }
 
     /// Forgets all but the last one, which is valid from the first interval on.
-    pub fn keep_last(&mut self) {
+    pub(crate) fn keep_last(&mut self) {
         self.list.drain(..self.list.len().saturating_sub(1));
         if let Some((since, _)) = self.list.first_mut() {
             *since = 0;
@@ -268,19 +268,19 @@ impl TextVersions {
     }
 
     /// Bytes of all versions.
-    pub fn n_bytes(&self) -> usize {
+    pub(crate) fn n_bytes(&self) -> usize {
         self.list.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// Whether another range changed in the same intervals.
-    pub fn same_times(&self, other: &Self) -> bool {
+    pub(crate) fn same_times(&self, other: &Self) -> bool {
         let mut both = self.list.iter().zip(&other.list);
         self.list.len() == other.list.len() && both.all(|((since, _), (other, _))| since == other)
     }
 
     /// Appends what stood in the next range, which also was read; where only one of the two changed, both have a
     /// version.
-    pub fn append(&mut self, next: &Self) {
+    pub(crate) fn append(&mut self, next: &Self) {
         if self.same_times(next) {
             for ((_, bytes), (_, next)) in self.list.iter_mut().zip(&next.list) {
                 bytes.extend_from_slice(next);

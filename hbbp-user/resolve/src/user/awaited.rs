@@ -24,7 +24,7 @@ impl UserSpace {
 
     /// Waits for functions that addresses wait for, at most so long for all of them, and not once there is haste. Text whose
     /// functions have not come is read without them, and counted.
-    pub fn await_functions(&mut self, most: Duration, losses: &mut Losses) {
+    pub(crate) fn await_functions(&mut self, most: Duration, losses: &mut Losses) {
         let Origin::Live(live) = &mut self.origin else {
             return;
         };

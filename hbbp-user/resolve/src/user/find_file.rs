@@ -86,7 +86,7 @@ pub(super) struct NotFound {
 }
 
 /// Whether two build ids are one: older versions of perf write short ones with zeros up to 20 bytes.
-pub fn same_build_id(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same_build_id(a: &[u8], b: &[u8]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     long.split_at_checked(short.len())
         .is_some_and(|(head, remainder)| head == short && remainder.iter().all(|byte| *byte == 0))

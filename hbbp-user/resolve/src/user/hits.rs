@@ -14,7 +14,7 @@ use hbbp_model::snapshot::{Losses, ProcessIdx};
 
 /// What a hit led to.
 #[derive(Clone, Debug)]
-pub struct Hit {
+pub(crate) struct Hit {
     /// The process image that ran.
     pub process: ProcessIdx,
     /// The first address after the text that is there, and the validity of all this until the next
@@ -34,7 +34,7 @@ impl Origin {
 
 impl UserSpace {
     /// Loads the text around `at`, which `task` executed at `time`, if needed.
-    pub fn hit(&mut self, task: TaskKey, time: u64, at: Va, losses: &mut Losses) -> Hit {
+    pub(crate) fn hit(&mut self, task: TaskKey, time: u64, at: Va, losses: &mut Losses) -> Hit {
         if let Some((validity, ran)) = self.mappings.get(task, time, at) {
             let (validity, ran) = (validity.clone(), *ran);
             return self.text(ran, validity, at, losses);
@@ -214,7 +214,7 @@ impl UserSpace {
 
     /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it, and the size in bits
     /// to decode it with.
-    pub fn recorded_text(
+    pub(crate) fn recorded_text(
         &mut self,
         tgid: u32,
         time: u64,

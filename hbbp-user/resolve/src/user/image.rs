@@ -106,7 +106,7 @@ impl Image {
     }
 
     /// An image of an ELF file.
-    pub fn of_elf(name: String, source: ByteSource, layout: ElfLayout) -> Self {
+    pub(crate) fn of_elf(name: String, source: ByteSource, layout: ElfLayout) -> Self {
         let kind = match layout.class {
             ElfClass::X86 => ModuleKind::Elf32,
             ElfClass::X86_64 | ElfClass::X32 => ModuleKind::Elf64,
@@ -125,17 +125,17 @@ impl Image {
     }
 
     /// An image of memory of one process.
-    pub fn of_memory(name: String, kind: ModuleKind, owner: Owner) -> Self {
+    pub(crate) fn of_memory(name: String, kind: ModuleKind, owner: Owner) -> Self {
         Self::new(name, kind, Content::Memory(owner))
     }
 
     /// A file of a recording that was not found: it was hit, and nothing else is known of it.
-    pub fn missing(name: String) -> Self {
+    pub(crate) fn missing(name: String) -> Self {
         Self::new(name, ModuleKind::Elf64, Content::Missing)
     }
 
     /// An image of a file as processes have changed it: of the ranges that are [copied](Self::copy_text) to it.
-    pub fn patched(file: &Self) -> Self {
+    pub(crate) fn patched(file: &Self) -> Self {
         Self::new(format!("{} (patched)", file.name), file.kind, Content::Patched)
     }
 
@@ -165,7 +165,7 @@ impl Image {
     }
 
     /// Addresses around `at` whose text was asked for already, `at` among them, which are hit.
-    pub fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
+    pub(crate) fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
         self.text.hit(at)
     }
 
@@ -218,13 +218,13 @@ impl Image {
     }
 
     /// Whether its text is that of a file.
-    pub const fn is_file(&self) -> bool {
+    pub(crate) const fn is_file(&self) -> bool {
         matches!(self.content, Content::Elf(_) | Content::Flat(_))
     }
 
     /// Adds a text range of a file, which starts at `start`, with the bytes that a process has there.
     /// An image that is not of this kind stays without text.
-    pub fn copy_text(&mut self, file: &Self, start: ImageAddr, bytes: Vec<u8>) {
+    pub(crate) fn copy_text(&mut self, file: &Self, start: ImageAddr, bytes: Vec<u8>) {
         if matches!(self.content, Content::Patched) {
             self.text.copy(&file.text, start, bytes);
         }
@@ -232,7 +232,7 @@ impl Image {
 
     /// Looks whether somebody has written to the file of an image that was hit since this was asked for last, or since it was
     /// opened. Writes to a page that is still dirty are not seen, so that the text may change from then on.
-    pub fn notice_writes(&mut self) {
+    pub(crate) fn notice_writes(&mut self) {
         if self.shared || self.is_unhit() {
             return;
         }
@@ -244,7 +244,7 @@ impl Image {
 
     /// Whether its file was written to since it was opened or since this was asked for last. Then other text may have run
     /// than is read now.
-    pub fn take_overwritten(&mut self) -> bool {
+    pub(crate) fn take_overwritten(&mut self) -> bool {
         let Some((changed, written)) = self.file().map(|file| (file.changed(), file.written())) else {
             return false;
         };
@@ -265,13 +265,13 @@ impl Image {
     }
 
     /// Whether its text may change without a record: memory, and files that are shared.
-    pub const fn may_change(&self) -> bool {
+    pub(crate) const fn may_change(&self) -> bool {
         matches!(self.content, Content::Memory(_)) || self.shared && self.is_file()
     }
 
     /// Reads what may change once more, as far as it was hit; the owner of memory must be alive. Returns the number of
     /// ranges that differ.
-    pub fn reread(&mut self, interval: u32, memory: &mut ProcessMemory) -> u64 {
+    pub(crate) fn reread(&mut self, interval: u32, memory: &mut ProcessMemory) -> u64 {
         let live = self.read_live(usize::MAX, memory).0;
         let known = Known {
             interval,
@@ -282,7 +282,7 @@ impl Image {
 
     /// Whether its text differs from what was read last, as far as that is found by reading `most` bytes; and how many
     /// are left of them, 0 where there was more to read.
-    pub fn differs(&self, most: usize, memory: &mut ProcessMemory) -> (bool, usize) {
+    pub(crate) fn differs(&self, most: usize, memory: &mut ProcessMemory) -> (bool, usize) {
         let (live, left) = self.read_live(most, memory);
         (live.is_any(), left)
     }
@@ -304,7 +304,7 @@ impl Image {
     }
 
     /// How it is counted where its text cannot be read.
-    pub fn loss(&self) -> Loss {
+    pub(crate) fn loss(&self) -> Loss {
         match &self.content {
             Content::Elf(_) | Content::Flat(_) | Content::Patched | Content::Missing => Loss::FileUnreadable,
             Content::Memory(owner) => owner.loss,
@@ -312,12 +312,12 @@ impl Image {
     }
 
     /// Whether nothing of it was hit.
-    pub fn is_unhit(&self) -> bool {
+    pub(crate) fn is_unhit(&self) -> bool {
         self.text.is_unhit() && self.awaiting.is_empty()
     }
 
     /// Whether its bytes were written while programs ran, and are no file's.
-    pub const fn is_written(&self) -> bool {
+    pub(crate) const fn is_written(&self) -> bool {
         match self.content {
             Content::Memory(_) | Content::Flat(_) | Content::Patched => true,
             Content::Elf(_) | Content::Missing => false,
@@ -325,17 +325,17 @@ impl Image {
     }
 
     /// Drops the text of ranges that changed; returns their number.
-    pub fn drop_changed(&mut self) -> u64 {
+    pub(crate) fn drop_changed(&mut self) -> u64 {
         self.text.drop_changed()
     }
 
     /// Its text, as far as it was hit.
-    pub const fn text(&self) -> &ModuleText {
+    pub(crate) const fn text(&self) -> &ModuleText {
         &self.text
     }
 
     /// Its module of a snapshot, with these symbols.
-    pub fn module(&self, symbols: Vec<Symbol>) -> Module {
+    pub(crate) fn module(&self, symbols: Vec<Symbol>) -> Module {
         let build_id = match &self.content {
             Content::Elf(elf) => elf.layout.build_id.clone(),
             Content::Flat(_) | Content::Memory(_) | Content::Patched | Content::Missing => Vec::new(),
@@ -350,7 +350,7 @@ impl Image {
 
     /// Whether it belongs to the time since the last [time](ModuleText::take_hit): memory of one process, and what processes
     /// made of a file.
-    pub const fn is_of_one_time(&self) -> bool {
+    pub(crate) const fn is_of_one_time(&self) -> bool {
         matches!(self.content, Content::Memory(_) | Content::Patched)
     }
 }

@@ -33,11 +33,11 @@ pub(super) const MAX_KEPT_TEXT: usize = 4 << 20;
 
 /// Index of an image of this set.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct ImageIdx(pub u32);
+pub(crate) struct ImageIdx(pub u32);
 
 /// All images that were mapped.
 #[derive(Debug)]
-pub struct ImageSet {
+pub(crate) struct ImageSet {
     /// By index; `None` where one was closed.
     pub(super) images: Vec<Option<Box<Image>>>,
     /// Places without an image that nothing refers to.
@@ -85,13 +85,13 @@ impl Default for ImageSet {
 
 impl ImageSet {
     /// Sets who parses files.
-    pub fn parse_with(&mut self, parser: &Parser) {
+    pub(crate) fn parse_with(&mut self, parser: &Parser) {
         self.opener.parser = parser.clone();
         self.parser = parser.clone();
     }
 
     /// Sets what tells that no more files are to be opened.
-    pub fn hasten_with(&mut self, haste: Haste) {
+    pub(crate) fn hasten_with(&mut self, haste: Haste) {
         self.opener.haste = haste;
     }
 
@@ -102,7 +102,7 @@ impl ImageSet {
 
     /// Opens the file of a mapping unless it is open; a file that was refused once is tried anew, as another process
     /// may have a better look at it.
-    pub fn open(&mut self, file: FileIdx, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
+    pub(crate) fn open(&mut self, file: FileIdx, mmap: &Mmap, relatives: &[u32]) -> Result<ImageIdx, Loss> {
         if let Some(Ok(idx)) = self.files.get(&file) {
             return Ok(*idx);
         }
@@ -112,7 +112,7 @@ impl ImageSet {
     }
 
     /// Whether the file is open.
-    pub fn is_open(&self, file: FileIdx) -> bool {
+    pub(crate) fn is_open(&self, file: FileIdx) -> bool {
         matches!(self.files.get(&file), Some(Ok(_)))
     }
 
@@ -149,12 +149,12 @@ impl ImageSet {
     }
 
     /// Forgets what became of the files that are not known any more; the images that were hit stay.
-    pub fn forget_files(&mut self, is_known: impl Fn(FileIdx) -> bool) {
+    pub(crate) fn forget_files(&mut self, is_known: impl Fn(FileIdx) -> bool) {
         self.files.retain(|file, _| is_known(*file));
     }
 
     /// The image of a mapping and the address in it of the first mapped byte.
-    pub fn place(
+    pub(crate) fn place(
         &mut self,
         mapper: &Mapper,
         mapping: &ImageMapping,
@@ -225,7 +225,7 @@ impl ImageSet {
     }
 
     /// The image of a file of a recording, which is looked for once; of a file that is not there, an image without text.
-    pub fn recorded(
+    pub(crate) fn recorded(
         &mut self,
         idx: FileIdx,
         file: &MappedFile,
@@ -257,19 +257,19 @@ impl ImageSet {
     }
 
     /// The address in an image of the first byte of a mapping; `None` where an ELF file has no such segment.
-    pub fn image_start(&self, idx: ImageIdx, mapping: &ImageMapping) -> Option<ImageAddr> {
+    pub(crate) fn image_start(&self, idx: ImageIdx, mapping: &ImageMapping) -> Option<ImageAddr> {
         self.image(idx)?.image_start(mapping.start, mapping.offset)
     }
 
     /// Addresses of an image around `at` whose text was asked for already, `at` among them, which are hit.
-    pub fn hit(&mut self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
+    pub(crate) fn hit(&mut self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
         self.images.get_mut(idx.0 as usize)?.as_mut()?.hit(at)
     }
 
     /// Loads the text around `at` if needed; `mapped` is what its mapping shows of the image.
     /// `memory` is given where the owner of memory still runs the program that was hit.
     /// Returns addresses around `at` whose text was asked for.
-    pub fn cover(
+    pub(crate) fn cover(
         &mut self,
         idx: ImageIdx,
         at: ImageAddr,
@@ -337,23 +337,23 @@ impl ImageSet {
     }
 
     /// The text of an image.
-    pub fn text(&self, idx: ImageIdx) -> Option<&ModuleText> {
+    pub(crate) fn text(&self, idx: ImageIdx) -> Option<&ModuleText> {
         Some(self.image(idx)?.text())
     }
 
     /// Operand and address size in bits to decode the text of an image with.
-    pub fn bits(&self, idx: ImageIdx) -> Option<u32> {
+    pub(crate) fn bits(&self, idx: ImageIdx) -> Option<u32> {
         Some(self.image(idx)?.kind.bits())
     }
 
     /// Whether the text of an image is that of a file.
-    pub fn is_file(&self, idx: ImageIdx) -> bool {
+    pub(crate) fn is_file(&self, idx: ImageIdx) -> bool {
         self.image(idx).is_some_and(Image::is_file)
     }
 
     /// The image with these bytes in the text range of a file that starts at `start`, a new one where there is none.
     /// With too many contents of one range, an image without text: its samples have no instruction.
-    pub fn patched(&mut self, file: ImageIdx, start: ImageAddr, bytes: Vec<u8>) -> ImageIdx {
+    pub(crate) fn patched(&mut self, file: ImageIdx, start: ImageAddr, bytes: Vec<u8>) -> ImageIdx {
         let images = self.patched.get(&file).map_or(&[][..], Vec::as_slice);
         let mut free = None;
         for idx in images {
@@ -389,14 +389,14 @@ impl ImageSet {
     }
 
     /// The intervals in which text versions begin.
-    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn version_starts(&self) -> impl Iterator<Item = u32> {
         let images = self.images.iter().flatten();
         images.flat_map(|image| image.text().version_starts())
     }
 
     /// Hands over the images that were hit since the last call, as modules, and their text; returns what became of each
     /// image. Files stay open.
-    pub fn emit(
+    pub(crate) fn emit(
         &mut self,
         modules: &mut Vec<Module>,
         text: &mut Vec<Text>,

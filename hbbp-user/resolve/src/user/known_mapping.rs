@@ -24,7 +24,7 @@ impl ProcessIndex {
     /// A process that is known already keeps its image and gains the mappings that it lacks, unless it runs another
     /// program by now: then the record of its exec was lost.
     /// A process that has ended and is waited for has no mappings any more, and is not another program.
-    pub fn scanned(&mut self, scanned: &Scanned, time: u64) {
+    pub(crate) fn scanned(&mut self, scanned: &Scanned, time: u64) {
         let tgid = scanned.tgid;
         if scanned.mappings.is_empty() && self.processes.contains_key(&tgid) {
             return;
@@ -46,7 +46,7 @@ impl ProcessIndex {
     }
 
     /// The same after records were lost: what is not mapped any more is hidden from now on, and tasks are counted anew.
-    pub fn scanned_again(&mut self, scanned: &Scanned, time: u64) {
+    pub(crate) fn scanned_again(&mut self, scanned: &Scanned, time: u64) {
         self.scanned(scanned, time);
         if let Some(image) = self.image_at_mut(scanned.tgid, u64::MAX) {
             if scanned.whole {
@@ -61,7 +61,7 @@ impl ProcessIndex {
     }
 
     /// Ends, at `time`, the processes that are not among those that live: the records of their ends were lost.
-    pub fn end_others(&mut self, live: &HashSet<u32>, time: u64) {
+    pub(crate) fn end_others(&mut self, live: &HashSet<u32>, time: u64) {
         let others = self.processes.iter_mut().filter(|(tgid, _)| !live.contains(tgid));
         for image in others.filter_map(|(_, images)| images.last_mut()) {
             if image.from < time {
@@ -117,7 +117,7 @@ impl ProcessIndex {
     }
 
     /// Whether a mapping, made at `time`, is private and of text that is mapped there already.
-    pub fn is_mapped_again(&self, mmap: &Mmap, time: u64) -> bool {
+    pub(crate) fn is_mapped_again(&self, mmap: &Mmap, time: u64) -> bool {
         let may_be = !mmap.shared && Backing::of(&mmap.path) == Backing::File;
         let image = self.image_at(mmap.pid, time).filter(|_| may_be);
         let before = image.and_then(|image| image.mapping_at(mmap.start, time));
@@ -137,7 +137,7 @@ impl ProcessIndex {
     }
 
     /// The text that was mapped again since the last call, in the order of the records.
-    pub fn take_remapped(&mut self) -> Vec<Remapped> {
+    pub(crate) fn take_remapped(&mut self) -> Vec<Remapped> {
         mem::take(&mut self.remapped)
     }
 }

@@ -13,7 +13,7 @@ const MAX_PENDING: usize = 1 << 16;
 const LATEST: u64 = 2_000_000_000;
 impl UserSpace {
     /// Adds the processes that were there before the run, and opens their files.
-    pub fn scanned(&mut self, processes: &[Scanned]) {
+    pub(crate) fn scanned(&mut self, processes: &[Scanned]) {
         for process in processes {
             self.index.scanned(process, 0);
             if let Some(read) = self.cgroups.read(process.tgid) {
@@ -26,21 +26,21 @@ impl UserSpace {
     }
 
     /// Begins to take records that were read at once.
-    pub fn begin_records(&mut self) {
+    pub(crate) fn begin_records(&mut self) {
         if let Some(live) = self.live_processes() {
             live.unknown.begin_records();
         }
     }
 
     /// Notes that records were lost since the last ones were read.
-    pub fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         if let Some(live) = self.live_processes() {
             live.unknown.lost();
         }
     }
 
     /// Takes a record as it comes, in any order, and opens the file of a new mapping while its process lives.
-    pub fn take(&mut self, timed: Timed, losses: &mut Losses) {
+    pub(crate) fn take(&mut self, timed: Timed, losses: &mut Losses) {
         let Some(live) = self.live_processes() else {
             return;
         };
@@ -67,14 +67,14 @@ impl UserSpace {
     }
 
     /// Whether a program may have patched its text since this was asked for last.
-    pub fn take_patched(&mut self) -> bool {
+    pub(crate) fn take_patched(&mut self) -> bool {
         let live = self.live_processes();
         live.is_some_and(|live| std::mem::take(&mut live.is_patched))
     }
 
     /// Begins a drain of this time, to the end of which all records have been taken.
     /// Returns the times at which it is to be split.
-    pub fn begin_drain(&mut self, time: Range<u64>, losses: &mut Losses) -> Vec<u64> {
+    pub(crate) fn begin_drain(&mut self, time: Range<u64>, losses: &mut Losses) -> Vec<u64> {
         let end = time.end;
         if let Some(live) = self.live_processes() {
             live.drain = time;
@@ -88,7 +88,7 @@ impl UserSpace {
     }
 
     /// Applies the records up to `time`, in the order of time.
-    pub fn catch_up(&mut self, time: u64) {
+    pub(crate) fn catch_up(&mut self, time: u64) {
         let Origin::Live(live) = &mut self.origin else {
             return;
         };
@@ -126,12 +126,12 @@ impl UserSpace {
     }
 
     /// Applies what the last comparison found, before a snapshot.
-    pub fn settle(&mut self, losses: &mut Losses) {
+    pub(crate) fn settle(&mut self, losses: &mut Losses) {
         self.begin_comparison(losses);
     }
 
     /// Reads what may change without a record once more, at the end of the interval `idx`.
-    pub fn reread(&mut self, idx: u32, losses: &mut Losses) {
+    pub(crate) fn reread(&mut self, idx: u32, losses: &mut Losses) {
         let Origin::Live(live) = &mut self.origin else {
             return;
         };
@@ -144,7 +144,7 @@ impl UserSpace {
     }
 
     /// Ends a drain: what ended before `time` has had its last sample.
-    pub fn end_drain(&mut self, time: u64, losses: &mut Losses) {
+    pub(crate) fn end_drain(&mut self, time: u64, losses: &mut Losses) {
         self.compare_with_memory(losses);
         let Origin::Live(live) = &mut self.origin else {
             return;
@@ -168,7 +168,7 @@ impl UserSpace {
     }
 
     /// Looks whether memory or shared files that were hit have changed since they were read.
-    pub fn has_memory_changed(&mut self) -> bool {
+    pub(crate) fn has_memory_changed(&mut self) -> bool {
         let Origin::Live(live) = &mut self.origin else {
             return false;
         };
@@ -183,7 +183,7 @@ impl UserSpace {
     }
 
     /// Whether the last look saw everything that may change.
-    pub fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         matches!(&self.origin, Origin::Live(live) if live.watch.saw_all)
     }
 }

@@ -14,7 +14,7 @@ const MAX_RESCANNED: usize = 256;
 
 /// What is there of live processes between two drains.
 #[derive(Debug, Default)]
-pub struct LiveProcesses {
+pub(crate) struct LiveProcesses {
     pub(super) memory: ProcessMemory,
     pub(super) comparison: Comparison,
     pub(super) unknown: Unknown,

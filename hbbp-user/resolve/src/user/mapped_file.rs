@@ -26,13 +26,13 @@ use crate::regular_file::{OpenedFile, Refusal, open_regular};
 const DELETED: &str = " (deleted)";
 
 /// The path without the mark of deletion.
-pub fn plain_path(path: &str) -> &str {
+pub(crate) fn plain_path(path: &str) -> &str {
     path.strip_suffix(DELETED).unwrap_or(path)
 }
 
 /// Opens the file that `mmap` maps; the file is the one that ran, or there is a reason why not.
 /// Where the process is gone, the roots of `relatives`, which see the same files as a rule, are tried as well.
-pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal> {
+pub(crate) fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal> {
     if !matches!(mmap.identity, FileIdentity::Inode { .. }) {
         return Err(Refusal::Unidentified);
     }
@@ -60,7 +60,7 @@ pub fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal
 }
 
 /// Opens a file by its path below the root of a process; regular files only.
-pub fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Refusal> {
+pub(crate) fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Refusal> {
     let place = open_below(&open_root(&format!("/proc/{tgid}/root"))?, path)?;
     open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
 }

@@ -8,11 +8,11 @@ use hbbp_model::record::{FileIdentity, Mmap};
 
 /// Index of a [`MappedFile`] in the index that gave it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct FileIdx(pub u32);
+pub(crate) struct FileIdx(pub u32);
 
 /// What a mapping says of its file.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct MappedFile {
+pub(crate) struct MappedFile {
     /// Path as the process saw it, or the kernel's name for memory without a file.
     pub path: Arc<str>,
     /// Device, inode and generation, or in recordings the build id.
@@ -21,7 +21,7 @@ pub struct MappedFile {
 
 /// What a mapping is made of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Backing {
+pub(crate) enum Backing {
     /// A file.
     File,
     /// The kernel's code page for processes.
@@ -32,7 +32,7 @@ pub enum Backing {
 
 impl Backing {
     /// By the path of a mapping, as the kernel writes it: `//anon`, `[heap]`, `anon_inode:x` are memory.
-    pub fn of(path: &str) -> Self {
+    pub(crate) fn of(path: &str) -> Self {
         match path {
             "[vdso]" => Self::Vdso,
             path if path.starts_with('/') && !path.starts_with("//") => Self::File,
@@ -43,7 +43,7 @@ impl Backing {
 
 impl MappedFile {
     /// The file that a mapping names.
-    pub fn of(mmap: &Mmap) -> Self {
+    pub(crate) fn of(mmap: &Mmap) -> Self {
         Self {
             path: mmap.path.clone(),
             identity: mmap.identity.clone(),
@@ -51,19 +51,19 @@ impl MappedFile {
     }
 
     /// Whether a mapping with this path and identity may name the same file: by the same path, and by nothing that differs.
-    pub fn may_be(&self, path: &str, identity: &FileIdentity) -> bool {
+    pub(crate) fn may_be(&self, path: &str, identity: &FileIdentity) -> bool {
         self.identity.agrees(identity) && plain_path(&self.path) == plain_path(path)
     }
 
     /// What mappings of it are made of.
-    pub fn backing(&self) -> Backing {
+    pub(crate) fn backing(&self) -> Backing {
         Backing::of(&self.path)
     }
 }
 
 /// A mapping of a process image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ImageMapping {
+pub(crate) struct ImageMapping {
     /// First address.
     pub start: Va,
     /// First address after it.

@@ -39,7 +39,7 @@ pub fn read_processes() -> Vec<Scanned> {
 }
 
 /// Reads the ids of all live processes.
-pub fn read_tgids() -> Vec<u32> {
+pub(crate) fn read_tgids() -> Vec<u32> {
     let processes = procfs::process::all_processes().into_iter().flatten();
     processes
         .filter_map(|p| u32::try_from(p.ok()?.pid).ok())
@@ -151,7 +151,7 @@ pub(super) fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
 }
 
 /// How records name memory without a file; maps leaves the place empty.
-pub const ANONYMOUS: &str = "//anon";
+pub(crate) const ANONYMOUS: &str = "//anon";
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ pub struct Generation(pub u64);
 
 /// One program in one process.
 #[derive(Clone, Debug)]
-pub struct ProcessImage {
+pub(crate) struct ProcessImage {
     /// Its name in this index.
     pub generation: Generation,
     /// Command name, the last one seen.
@@ -80,7 +80,7 @@ impl ProcessImage {
     }
 
     /// The mapping that the address `at` belonged to at `time`: the last one made, as it hides those before it.
-    pub fn mapping_at(&self, at: Va, time: u64) -> Option<&ImageMapping> {
+    pub(crate) fn mapping_at(&self, at: Va, time: u64) -> Option<&ImageMapping> {
         self.visible_at(at, time).map(|visible| visible.mapping)
     }
 
@@ -90,7 +90,7 @@ impl ProcessImage {
     }
 
     /// Its mappings; one may be there several times.
-    pub fn mappings(&self) -> impl Iterator<Item = &ImageMapping> {
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = &ImageMapping> {
         self.mappings.iter()
     }
 
@@ -144,7 +144,7 @@ impl ProcessImage {
 
 /// Who maps something.
 #[derive(Clone, Debug)]
-pub struct Mapper {
+pub(crate) struct Mapper {
     /// Thread group id.
     pub tgid: u32,
     /// The program that it runs.

@@ -26,7 +26,7 @@ const MAX_ANCESTORS: usize = 6;
 
 /// All process images that may still have samples.
 #[derive(Debug, Default)]
-pub struct ProcessIndex {
+pub(crate) struct ProcessIndex {
     /// Generations of each tgid in the order of time.
     pub(super) processes: HashMap<u32, Vec<ProcessImage>>,
     files: FileTable,
@@ -38,7 +38,7 @@ pub struct ProcessIndex {
 /// A private mapping of a file that was mapped there already. This is how a program patches its text: it makes the text
 /// writable, which no record notifies of, and executable again, which one does.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Remapped {
+pub(crate) struct Remapped {
     /// Whose text it is.
     pub generation: Generation,
     /// Addresses.
@@ -49,19 +49,19 @@ pub struct Remapped {
 
 impl ProcessIndex {
     /// What a mapping's file is called and known by.
-    pub fn file(&self, idx: FileIdx) -> Option<&MappedFile> {
+    pub(crate) fn file(&self, idx: FileIdx) -> Option<&MappedFile> {
         self.files.get(idx)
     }
 
     /// The image that process `tgid` ran at `time`; where the time lies before all that is known, the first one.
-    pub fn image_at(&self, tgid: u32, time: u64) -> Option<&ProcessImage> {
+    pub(crate) fn image_at(&self, tgid: u32, time: u64) -> Option<&ProcessImage> {
         let images = self.processes.get(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
         images.get(n_begun.saturating_sub(1))
     }
 
     /// The times at which [`Self::image_at`] is the same as at `time`.
-    pub fn same_image(&self, tgid: u32, time: u64) -> Range<u64> {
+    pub(crate) fn same_image(&self, tgid: u32, time: u64) -> Range<u64> {
         let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
         let nth = images
             .partition_point(|image| image.from <= time)
@@ -72,7 +72,7 @@ impl ProcessIndex {
     }
 
     /// The processes that led to this image, the nearest first: they nearly always see the same files.
-    pub fn ancestors(&self, image: &ProcessImage) -> Vec<u32> {
+    pub(crate) fn ancestors(&self, image: &ProcessImage) -> Vec<u32> {
         let parent_of = |tgid: &u32| {
             self.live(*tgid)
                 .map(|image| image.parent)
@@ -84,7 +84,7 @@ impl ProcessIndex {
     }
 
     /// The image that process `tgid` runs now, as far as the records tell; `None` where it has ended.
-    pub fn live(&self, tgid: u32) -> Option<&ProcessImage> {
+    pub(crate) fn live(&self, tgid: u32) -> Option<&ProcessImage> {
         self.processes
             .get(&tgid)?
             .last()
@@ -92,13 +92,13 @@ impl ProcessIndex {
     }
 
     /// Whether process `tgid` still runs the program that it ran, as far as the records tell.
-    pub fn is_live(&self, tgid: u32, generation: Option<Generation>) -> bool {
+    pub(crate) fn is_live(&self, tgid: u32, generation: Option<Generation>) -> bool {
         self.live(tgid)
             .is_some_and(|live| Some(live.generation) == generation)
     }
 
     /// When process `tgid` came to run another program than that of `generation`, in ns; `u64::MAX` where it did not.
-    pub fn end_of(&self, tgid: u32, generation: Generation) -> u64 {
+    pub(crate) fn end_of(&self, tgid: u32, generation: Generation) -> u64 {
         let images = self.processes.get(&tgid).map_or(&[][..], Vec::as_slice);
         let later = images.iter().skip_while(|image| image.generation != generation);
         later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
@@ -112,12 +112,13 @@ impl ProcessIndex {
     }
 
     /// Number of process images held.
-    pub fn n_images(&self) -> usize {
+    #[cfg(test)]
+    fn n_images(&self) -> usize {
         self.processes.values().map(Vec::len).sum()
     }
 
     /// Applies one record. Records must come in the order of time; a late one counts for the image of its time.
-    pub fn apply(&mut self, timed: &Timed) {
+    pub(crate) fn apply(&mut self, timed: &Timed) {
         let time = timed.time;
         match &timed.record {
             // The kernel speaks of itself as the last process, and of those outside of our pid namespace as process 0.
@@ -157,7 +158,7 @@ impl ProcessIndex {
     }
 
     /// Forgets the images that ended, or gave way to another one, before `time`: all their samples have been read.
-    pub fn forget_before(&mut self, time: u64) {
+    pub(crate) fn forget_before(&mut self, time: u64) {
         self.processes.retain(|_, images| {
             let n_over = images.iter().skip(1).take_while(|next| next.from < time).count();
             images.drain(..n_over);
@@ -169,7 +170,7 @@ impl ProcessIndex {
 
     /// Forgets the files that no image maps, where there are many; `awaited` are mappings that are yet to be applied.
     /// Returns whether there were.
-    pub fn forget_files<'a>(&mut self, awaited: impl Iterator<Item = &'a Mmap>) -> bool {
+    pub(crate) fn forget_files<'a>(&mut self, awaited: impl Iterator<Item = &'a Mmap>) -> bool {
         if self.files.len() <= MANY_FILES {
             return false;
         }
@@ -232,24 +233,24 @@ impl ProcessIndex {
     }
 
     /// Forgets older mappings of a process that has far too many, and cannot be read any more.
-    pub fn forget_older_mappings(&mut self, tgid: u32) {
+    pub(crate) fn forget_older_mappings(&mut self, tgid: u32) {
         if let Some(image) = self.image_at_mut(tgid, u64::MAX) {
             image.forget_older_half();
         }
     }
 
     /// Processes with more mappings than can all be there still.
-    pub fn take_crowded(&mut self) -> Vec<u32> {
+    pub(crate) fn take_crowded(&mut self) -> Vec<u32> {
         mem::take(&mut self.crowded)
     }
 
     /// The index of the file that a mapping names.
-    pub fn intern_mmap(&mut self, mmap: &Mmap) -> FileIdx {
+    pub(crate) fn intern_mmap(&mut self, mmap: &Mmap) -> FileIdx {
         self.intern(&MappedFile::of(mmap))
     }
 
     /// The index of a file.
-    pub fn intern(&mut self, file: &MappedFile) -> FileIdx {
+    pub(crate) fn intern(&mut self, file: &MappedFile) -> FileIdx {
         self.files.intern(file)
     }
 

@@ -56,7 +56,7 @@ pub struct ProcessMemory {
 
 impl ProcessMemory {
     /// Fills `bytes` with the memory of process `tgid` from `at` on; `false` where it is gone, unreadable or refused.
-    pub fn read(&mut self, tgid: u32, at: Va, bytes: &mut [u8]) -> bool {
+    pub(crate) fn read(&mut self, tgid: u32, at: Va, bytes: &mut [u8]) -> bool {
         if MAX_OPEN <= self.open.len() && !self.open.contains_key(&tgid) {
             self.open.clear();
         }
@@ -69,7 +69,7 @@ impl ProcessMemory {
     }
 
     /// Whether memory of process `tgid` that shows a file may differ from it, because it was written to.
-    pub fn may_be_written(&mut self, tgid: u32, range: &Range<Va>) -> bool {
+    pub(crate) fn may_be_written(&mut self, tgid: u32, range: &Range<Va>) -> bool {
         let pages = match &mut self.pages {
             Some((of, pages)) if *of == tgid => pages,
             other => &mut other.insert((tgid, PageMap::open(tgid))).1,
@@ -78,14 +78,14 @@ impl ProcessMemory {
     }
 
     /// The names that the compiler of process `tgid` gives to its functions; `None` while they are awaited.
-    pub fn names(&mut self, tgid: u32, generation: Generation) -> Option<Option<&PerfMap>> {
+    pub(crate) fn names(&mut self, tgid: u32, generation: Generation) -> Option<Option<&PerfMap>> {
         self.look_at_names(tgid, generation);
         let names = self.names.get_mut(&(tgid, generation))?;
         self.parser.wait(&mut names.map)
     }
 
     /// The names that were asked for, if they come within a time.
-    pub fn names_within(
+    pub(crate) fn names_within(
         &mut self,
         tgid: u32,
         generation: Generation,
@@ -138,7 +138,7 @@ impl ProcessMemory {
     }
 
     /// Closes all of it: process ids may be used again until the next drain. Names stay as long as they are asked for.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.open.clear();
         self.names.retain(|_, names| {
             let is_awaited = names.map.within(Duration::ZERO).is_none();

@@ -20,14 +20,14 @@ const GAP: u32 = 49;
 
 impl UserSpace {
     /// Records rest: processes are read again where they are hit, once in each drain.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         if let Origin::Live(live) = &mut self.origin {
             live.unknown.is_resting = true;
         }
     }
 
     /// Records are written again. Processes that ended meanwhile are forgotten; the others are read where they are hit first.
-    pub fn resume(&mut self) {
+    pub(crate) fn resume(&mut self) {
         let live: HashSet<u32> = read_tgids().into_iter().collect();
         self.index.end_others(&live, now());
         if let Origin::Live(of) = &mut self.origin {

@@ -109,14 +109,14 @@ impl RecordedFiles {
 
     /// Why the recording cannot be used: the first file that the user named is another than the one that ran, and serves
     /// for nothing else, or nobody named the program and no other file was found.
-    pub fn refused(&self) -> Option<Advised> {
+    pub(crate) fn refused(&self) -> Option<Advised> {
         let refused = self.refused.iter().find(|(path, _)| !self.found.contains(path));
         let lacks_program = (self.lacks_program && self.found.is_empty()).then(lacks_program);
         refused.map(|(_, why)| why.clone()).or(lacks_program)
     }
 
     /// What the user must know about the files.
-    pub fn notes(&self) -> Vec<Advised> {
+    pub(crate) fn notes(&self) -> Vec<Advised> {
         let mut notes = self.notes.clone();
         notes.dedup();
         notes.extend(self.lacks_program.then(lacks_program));

@@ -13,7 +13,7 @@ const MAX_SPLITS: usize = 255;
 
 /// The time of a recording.
 #[derive(Debug, Default)]
-pub struct RecordedTime {
+pub(crate) struct RecordedTime {
     /// Where the intervals meet, rising.
     splits: Vec<u64>,
     /// Processes with mappings, to whom samples without a pid may belong.
@@ -22,7 +22,7 @@ pub struct RecordedTime {
 
 impl RecordedTime {
     /// Fills an index with the records, which must stand in the order of time.
-    pub fn new(records: &[Timed], index: &mut ProcessIndex) -> Self {
+    pub(crate) fn new(records: &[Timed], index: &mut ProcessIndex) -> Self {
         let mut time = Self::default();
         for timed in records {
             if let Record::Mmap(mmap) = &timed.record
@@ -56,7 +56,7 @@ impl RecordedTime {
     }
 
     /// The process of a sample: where only one process has mappings, it is that of samples without a pid.
-    pub fn tgid(&self, tgid: u32) -> u32 {
+    pub(crate) fn tgid(&self, tgid: u32) -> u32 {
         match (tgid, self.tgids.as_slice()) {
             (0, [only]) => *only,
             _ => tgid,
@@ -64,7 +64,7 @@ impl RecordedTime {
     }
 
     /// Start and end of each interval, between `start` and `end`.
-    pub fn bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn bounds(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let starts = std::iter::once(start).chain(self.splits.iter().copied());
         let ends = self.splits.iter().copied();
         let ends = ends.chain([end.saturating_add(1).max(start)]);
@@ -72,7 +72,7 @@ impl RecordedTime {
     }
 
     /// The interval that a time falls into.
-    pub fn interval_at(&self, time: u64) -> usize {
+    pub(crate) fn interval_at(&self, time: u64) -> usize {
         self.splits.partition_point(|split| *split <= time)
     }
 }

@@ -28,7 +28,7 @@ use hbbp_model::snapshot::{Module, Process, ProcessIdx, Text};
 
 /// Ring 3 of a run or a recording.
 #[derive(Debug)]
-pub struct UserSpace {
+pub(crate) struct UserSpace {
     pub(super) index: ProcessIndex,
     pub(super) images: ImageSet,
     pub(crate) origin: Origin,
@@ -45,7 +45,7 @@ pub struct UserSpace {
 
 /// Where processes and their bytes come from.
 #[derive(Debug)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// From this machine, as they run.
     Live(Box<LiveProcesses>),
     /// From a recording: all is mapped already, and files are found by name and build id.
@@ -85,7 +85,7 @@ impl UserSpace {
     }
 
     /// Of this machine.
-    pub fn live(parser: &Parser) -> Self {
+    pub(crate) fn live(parser: &Parser) -> Self {
         let mut live = LiveProcesses::default();
         live.memory.parser = parser.clone();
         let mut space = Self::new(Origin::Live(Box::new(live)));
@@ -94,12 +94,12 @@ impl UserSpace {
     }
 
     /// Sets what tells that no more files are to be opened.
-    pub fn hasten_with(&mut self, haste: Haste) {
+    pub(crate) fn hasten_with(&mut self, haste: Haste) {
         self.images.hasten_with(haste);
     }
 
     /// Of a recording with these records, which must stand in the order of time.
-    pub fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
+    pub(crate) fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
         let mut index = ProcessIndex::default();
         let time = RecordedTime::new(records, &mut index);
         let mut space = Self::new(Origin::Recorded(time, Box::new(files)));
@@ -122,17 +122,17 @@ impl UserSpace {
     }
 
     /// How often what is known of processes changed: results of earlier lookups are no longer valid.
-    pub fn n_changes(&self) -> u64 {
+    pub(crate) fn n_changes(&self) -> u64 {
         self.n_changes
     }
 
     /// The intervals in which versions of the text of processes begin.
-    pub fn version_starts(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn version_starts(&self) -> impl Iterator<Item = u32> {
         self.images.version_starts()
     }
 
     /// Times at which a mapping that was hit took the place of another one.
-    pub fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
         self.processes.iter().zip(1..).flat_map(|(process, idx)| {
             let mappings = self.hit_mappings.of(ProcessIdx(idx));
             let replaced = replaced_at(mappings.map(|(mapping, hit)| (mapping.start..hit.end, mapping.from)));
@@ -142,7 +142,7 @@ impl UserSpace {
     }
 
     /// What a reader should know of the files of a recording, and of threads since the last call.
-    pub fn take_notes(&mut self) -> Vec<Advised> {
+    pub(crate) fn take_notes(&mut self) -> Vec<Advised> {
         let of_files = match &self.origin {
             Origin::Recorded(_, files) => files.notes(),
             Origin::Live(_) => Vec::new(),
@@ -153,7 +153,11 @@ impl UserSpace {
 
     /// Hands over the images that were hit since the last call, and their text; returns the processes without the kernel,
     /// and the paths of their cgroups.
-    pub fn emit(&mut self, modules: &mut Vec<Module>, text: &mut Vec<Text>) -> (Vec<Process>, Vec<String>) {
+    pub(crate) fn emit(
+        &mut self,
+        modules: &mut Vec<Module>,
+        text: &mut Vec<Text>,
+    ) -> (Vec<Process>, Vec<String>) {
         let patched = self.processes.iter().flat_map(|process| process.patched.values());
         let patched = patched.map(|range| range.image);
         let mut hit: Vec<ImageIdx> = self.hit_mappings.images().chain(patched).collect();

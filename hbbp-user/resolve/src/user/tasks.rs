@@ -10,7 +10,7 @@ use hbbp_model::snapshot::{Loss, Losses, ProcessIdx};
 
 impl UserSpace {
     /// The process image that `task` ran at `time`, for counts whose address is outside its own text.
-    pub fn process_at(&mut self, task: TaskKey, time: u64, losses: &mut Losses) -> ProcessIdx {
+    pub(crate) fn process_at(&mut self, task: TaskKey, time: u64, losses: &mut Losses) -> ProcessIdx {
         let image = self.index.image_at(task.tgid, time).cloned();
         self.process(task, image.as_ref(), losses)
     }
@@ -61,7 +61,7 @@ impl UserSpace {
     }
 
     /// The process image that a sample of a recording belongs to, and its interval.
-    pub fn owner(&mut self, tgid: u32, time: u64, losses: &mut Losses) -> (ProcessIdx, usize) {
+    pub(crate) fn owner(&mut self, tgid: u32, time: u64, losses: &mut Losses) -> (ProcessIdx, usize) {
         let interval = match &self.origin {
             Origin::Recorded(recorded, _) => recorded.interval_at(time),
             Origin::Live(_) => 0,
@@ -83,7 +83,7 @@ impl UserSpace {
 
     /// The tasks of all process images, each with the last time up to `time` at which it ran: counts of a recording carry
     /// no times.
-    pub fn tasks(&self, time: u64) -> Vec<(TaskKey, u64)> {
+    pub(crate) fn tasks(&self, time: u64) -> Vec<(TaskKey, u64)> {
         let last_time = |process: &HitProcess| {
             let of = process
                 .generation
@@ -98,7 +98,7 @@ impl UserSpace {
 
     /// The processes that were hit since the last call of [`Self::emit`], by their numbers there, and have ended or run another
     /// program by now.
-    pub fn ended(&self) -> Vec<ProcessIdx> {
+    pub(crate) fn ended(&self) -> Vec<ProcessIdx> {
         let hit = self.processes.iter().zip((1..).map(ProcessIdx));
         let has_ended = |process: &HitProcess| !self.index.is_live(process.task.tgid, process.generation);
         hit.filter_map(|(process, idx)| has_ended(process).then_some(idx))

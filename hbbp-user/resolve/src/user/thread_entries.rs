@@ -14,14 +14,14 @@ use hbbp_model::streams::ThreadCounts;
 
 impl UserSpace {
     /// Sets whether threads are kept separate. To be called before anything is counted.
-    pub fn count_threads(&mut self, threads: ThreadCounts) {
+    pub(crate) fn count_threads(&mut self, threads: ThreadCounts) {
         self.threads.counts = threads;
     }
 
     /// The entry of a thread of a process image; that of the image itself for thread id 0, and where threads are not kept
     /// apart.
     #[inline]
-    pub fn thread(&mut self, process: ProcessIdx, tid: u32) -> ProcessIdx {
+    pub(crate) fn thread(&mut self, process: ProcessIdx, tid: u32) -> ProcessIdx {
         if tid == 0 || self.threads.counts == ThreadCounts::Together || process == ProcessIdx::KERNEL {
             return process;
         }

@@ -6,21 +6,21 @@ macro_rules! counters {
     ($($variant:ident, $id:literal, $sentence:expr, $help:literal;)*) => {
         /// Something that is counted.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub enum Counter {
+        pub(crate) enum Counter {
             $(#[doc = $help] $variant,)*
         }
 
         impl Counter {
             /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Stable name, as in metrics.
-            pub const fn id(self) -> &'static str {
+            pub(crate) const fn id(self) -> &'static str {
                 match self { $(Self::$variant => $id),* }
             }
 
             /// What is counted.
-            pub const fn help(self) -> &'static str {
+            pub(crate) const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help),* }
             }
 
@@ -95,25 +95,25 @@ counters! {
 
 /// The counters of a daemon.
 #[derive(Debug, Default)]
-pub struct Counters([AtomicU64; Counter::ALL.len()]);
+pub(crate) struct Counters([AtomicU64; Counter::ALL.len()]);
 
 impl Counters {
     /// Counts `n` more.
-    pub fn add(&self, counter: Counter, n: u64) {
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
         if let Some(count) = self.0.get(counter as usize) {
             count.fetch_add(n, Ordering::Relaxed);
         }
     }
 
     /// How much was counted.
-    pub fn get(&self, counter: Counter) -> u64 {
+    pub(crate) fn get(&self, counter: Counter) -> u64 {
         self.0
             .get(counter as usize)
             .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// What was lost, each with its count.
-    pub fn sentences(&self) -> Vec<String> {
+    pub(crate) fn sentences(&self) -> Vec<String> {
         let lost = Counter::ALL.iter().filter(|it| 0 < self.get(**it));
         let said = lost.filter_map(|it| {
             let (n, [one, several, what]) = (self.get(*it), it.sentence()?);

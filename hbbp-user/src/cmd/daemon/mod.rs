@@ -70,7 +70,7 @@ pub struct DaemonOptions {
 
 /// Measures until a signal arrives; returns what was lost, sentence by sentence. What is wrong from the beginning is an
 /// error.
-pub fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
+pub(crate) fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
     ignore_hangup();
     memory::keep_little();
     let folder = Folder::open(&options.folder)?;

@@ -122,7 +122,8 @@ impl Session {
         plan: &Plan,
         text: TextHistory,
         image: Option<&Path>,
-        (cpu_budget, parser): (Option<u32>, &Parser),
+        cpu_budget: Option<u32>,
+        parser: &Parser,
         mut run: Run,
     ) -> anyhow::Result<Self> {
         let mut collector = Collector::open(plan)?;

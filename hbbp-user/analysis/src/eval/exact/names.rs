@@ -43,7 +43,7 @@ const SIZED: [(&str, &[&str]); 10] = [
 
 impl Names {
     /// The common name of an instruction that the tool calls so.
-    pub fn of_tool(self, name: &str) -> String {
+    pub(crate) fn of_tool(self, name: &str) -> String {
         match self {
             Self::Xed => {
                 let far_return = name == "RET_FAR";
@@ -69,7 +69,7 @@ impl Names {
     }
 
     /// The common name of a mnemonic of the profile.
-    pub fn of_profile(self, mnemonic: &str) -> String {
+    pub(crate) fn of_profile(self, mnemonic: &str) -> String {
         let sized = match self {
             Self::Xed => None,
             Self::DynamoRio => SIZED.iter().find(|(_, sized)| sized.contains(&mnemonic)),

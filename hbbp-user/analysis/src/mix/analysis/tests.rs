@@ -2,6 +2,7 @@
 
 use super::super::Dimension;
 use super::*;
+use hbbp_code::locate::PerRing;
 use hbbp_estimate::{Unit, rule::PAPER};
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::{
@@ -9,6 +10,19 @@ use hbbp_model::snapshot::{
     Process, ProcessIdx, StreamCount, Symbol, Text,
 };
 use proptest::prelude::*;
+
+impl Analysis {
+    /// Samples of the events of the mix: those in the mix and unresolved ones.
+    fn samples(&self) -> PerRing {
+        let mut samples = PerRing::default();
+        let ebs = &self.counts.assignment.ebs;
+        for part in [self.resolved.of_events(ebs), self.unresolved.of_events(ebs)] {
+            samples.add(Ring::Kernel, part.kernel);
+            samples.add(Ring::User, part.user);
+        }
+        samples
+    }
+}
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 const USER: u64 = 0x40_0000;

@@ -41,7 +41,7 @@ pub(super) struct Hot<'a> {
 
 impl<'a> Hot<'a> {
     /// The part of the streams that is in the texts with most of them.
-    pub(super) fn new(map: &'a BlockMap, (streams, graph): (&'a [Stream], &FlowGraph), hits: &Hits) -> Self {
+    pub(super) fn new(map: &'a BlockMap, streams: &'a [Stream], graph: &FlowGraph, hits: &Hits) -> Self {
         let (first, n_instructions) = hottest(map, streams, graph);
         let mut samples = vec![0.0; n_instructions];
         for ((text, instruction), hits) in hits {
@@ -103,7 +103,7 @@ impl<'a> Hot<'a> {
                     let before = passing.carried(before.clone(), model, BRANCHES);
                     (self.likelihood(&passing, model, &before), before)
                 };
-                let (model, _, likelihood) = model.refined(&before, (ROUNDS, longest(bin)), of);
+                let (model, _, likelihood) = model.refined(&before, ROUNDS, longest(bin), of);
                 fits.push((likelihood, model));
             }
         }

@@ -28,7 +28,8 @@ const EXECUTED: usize = 1 << 22;
 /// go through.
 pub(crate) fn landed(
     map: &BlockMap,
-    (streams, graph): (&[Stream], &FlowGraph),
+    streams: &[Stream],
+    graph: &FlowGraph,
     seen: &SeenBlocks,
     hits: &Hits,
 ) -> Option<Landed> {
@@ -38,17 +39,12 @@ pub(crate) fn landed(
     if EXECUTED < lengths.fold(0, usize::saturating_add) {
         return None;
     }
-    let model = Hot::new(map, (streams, graph), hits).model()?;
-    Some(left(map, (streams, graph), seen, &model))
+    let model = Hot::new(map, streams, graph, hits).model()?;
+    Some(left(map, streams, graph, seen, &model))
 }
 
 /// What they leave where by a model.
-fn left(
-    map: &BlockMap,
-    (streams, graph): (&[Stream], &FlowGraph),
-    seen: &SeenBlocks,
-    model: &Model,
-) -> Landed {
+fn left(map: &BlockMap, streams: &[Stream], graph: &FlowGraph, seen: &SeenBlocks, model: &Model) -> Landed {
     let mut passing = Passing::new(map, graph, streams);
     let (_, high) = model.skid;
     let [short, long] = BIN;
@@ -198,7 +194,7 @@ mod tests {
     /// How far off the samples of streams are, in shares of all, where they are expected as triggered, and where they land by a model.
     fn off(run: &Run, model: &Model) -> [f64; 2] {
         let seen = SeenBlocks::of(&run.map, &[], &run.streams);
-        let landed = left(&run.map, (&run.streams, &run.graph), &seen, model);
+        let landed = left(&run.map, &run.streams, &run.graph, &seen, model);
         let of_stream = |stream: &Stream| -> f64 {
             let hits = (stream.first..stream.end).filter_map(|at| run.hits.get(&(TextIdx(0), at)));
             hits.sum()
@@ -235,7 +231,7 @@ mod tests {
     #[test]
     fn times_are_fitted_to_where_samples_lie() {
         let run = run(20, 60);
-        let model = Hot::new(&run.map, (&run.streams, &run.graph), &run.hits)
+        let model = Hot::new(&run.map, &run.streams, &run.graph, &run.hits)
             .model()
             .unwrap();
         // A skid of one round more or less looks alike in so short a loop.
@@ -249,7 +245,7 @@ mod tests {
     fn without_samples_there_are_no_times() {
         let run = run(1, 8);
         assert!(
-            Hot::new(&run.map, (&run.streams, &run.graph), &Hits::new())
+            Hot::new(&run.map, &run.streams, &run.graph, &Hits::new())
                 .model()
                 .is_none()
         );

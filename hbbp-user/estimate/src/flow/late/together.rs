@@ -53,7 +53,7 @@ impl Numbers {
 }
 
 /// Edges between the same nodes as one, and which each is in.
-fn joined(edges: &[Edge], (from, to): (&Numbers, &Numbers)) -> (Vec<Edge>, Vec<usize>) {
+fn joined(edges: &[Edge], from: &Numbers, to: &Numbers) -> (Vec<Edge>, Vec<usize>) {
     let mut known: HashMap<(usize, usize), usize> = HashMap::new();
     let mut together: Vec<Edge> = Vec::new();
     let mut join = |edge: &Edge| {
@@ -78,8 +78,8 @@ fn joined(edges: &[Edge], (from, to): (&Numbers, &Numbers)) -> (Vec<Edge>, Vec<u
 impl Together {
     pub(super) fn new(apart: &FlowGraph) -> Self {
         let (starts, sources) = (Numbers::new(&apart.starts), Numbers::new(&apart.sources));
-        let (edges, streams) = joined(&apart.streams, (&starts, &sources));
-        let (taken, branches) = joined(&apart.branches, (&sources, &starts));
+        let (edges, streams) = joined(&apart.streams, &starts, &sources);
+        let (taken, branches) = joined(&apart.branches, &sources, &starts);
         let (oldest, newest) = (sources.sums(&apart.oldest), sources.sums(&apart.newest));
         let graph = FlowGraph {
             oldest,

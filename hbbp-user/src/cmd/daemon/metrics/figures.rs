@@ -28,12 +28,18 @@ pub(super) struct Figures {
     time: Family<TimeLabels, Amount>,
     period: Family<EventLabels, Level>,
     measured: Amount,
-    own_cpu: Amount,
-    own_sampling: Amount,
-    own_memory: Level,
-    budget: Level,
+    own: Own,
     interval: Level,
     last_start: Level,
+}
+
+/// What the daemon itself takes, and may take.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    cpu: Amount,
+    sampling: Amount,
+    memory: Level,
+    budget: Level,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -123,25 +129,25 @@ impl Figures {
             registry,
             "own_cpu",
             "CPU time of the daemon and its workers",
-            &self.own_cpu,
+            &self.own.cpu,
         );
         seconds(
             registry,
             "own_sampling",
             "CPU time of the samples, programs in the kernel and interrupts, where there is a budget",
-            &self.own_sampling,
+            &self.own.sampling,
         );
         registry.register_with_unit(
             "cpu_budget",
             "Share of the time of all CPUs that own_cpu and own_sampling may take; 0 where there is no budget",
             Quantity::Ratios,
-            self.budget.clone(),
+            self.own.budget.clone(),
         );
         registry.register_with_unit(
             "own_memory",
             "Peak resident memory of the daemon",
             Quantity::Bytes,
-            self.own_memory.clone(),
+            self.own.memory.clone(),
         );
         registry.register_with_unit(
             "interval",
@@ -189,11 +195,12 @@ impl Figures {
         }
         let run = &snapshot.run;
         self.measured.inc_by(run.duration as f64 / S);
-        self.own_cpu.inc_by(run.own_cpu as f64 / S);
-        self.own_sampling.inc_by(run.own_sampling as f64 / S);
-        self.budget
+        self.own.cpu.inc_by(run.own_cpu as f64 / S);
+        self.own.sampling.inc_by(run.own_sampling as f64 / S);
+        self.own
+            .budget
             .set(run.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
-        self.own_memory.set(run.own_memory as f64);
+        self.own.memory.set(run.own_memory as f64);
         self.last_start.set(run.started as f64 / S);
     }
 
