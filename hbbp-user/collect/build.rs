@@ -1,5 +1,6 @@
-//! Builds the eBPF object from the source in `hbbp-ebpf` and leaves it in `OUT_DIR` to be embedded, twice: as `hbbp`, and as
-//! `hbbp-verbose` with the feature `log`, whose programs say what they refuse.
+//! Leaves the eBPF object in `OUT_DIR` to be embedded, twice: as `hbbp`, and as `hbbp-verbose` with the feature `log`, whose
+//! programs say what they refuse. A release holds both, and the environment may name those of another build; else they are
+//! built from the source in `hbbp-ebpf`.
 //!
 //! It calls cargo itself and not through aya-build: that one can neither use a compiler besides rustup's
 //! without a warning at every build, nor keep cargo's progress out of our warnings.
@@ -10,7 +11,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hbbp_toolchain::{DEBIAN_CARGO, DEBIAN_RUSTC, LLVM_MAJOR, TARGET, Toolchain, find_linker};
+use hbbp_toolchain::{
+    DEBIAN_CARGO, DEBIAN_RUSTC, LLVM_MAJOR, OBJECTS_VARIABLE, TARGET, Toolchain, find_linker,
+    objects_built_elsewhere,
+};
 
 /// The binary target of the package `hbbp-ebpf`.
 const OBJECT: &str = "hbbp";
@@ -35,88 +39,116 @@ const INPUTS: [&str; 4] = [
 ];
 
 fn main() {
-    for path in INPUTS {
-        println!("cargo::rerun-if-changed={path}");
-    }
-    for name in ["CARGO_HOME", "RUSTUP_HOME"] {
-        println!("cargo::rerun-if-env-changed={name}");
-    }
-    if let Err(err) = build_objects() {
+    println!("cargo::rerun-if-env-changed={OBJECTS_VARIABLE}");
+    if let Err(err) = provide_objects() {
         for line in err.to_string().lines() {
             println!("cargo::error={line}");
         }
     }
 }
 
-fn build_objects() -> Result<(), Box<dyn Error>> {
+fn provide_objects() -> Result<(), Box<dyn Error>> {
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?);
+    match objects_built_elsewhere(env::var_os(OBJECTS_VARIABLE), &package)? {
+        Some(folder) => {
+            for (name, _) in OBJECTS {
+                let object = folder.join(name);
+                println!("cargo::rerun-if-changed={}", object.display());
+                copy(&object, &out_dir.join(name))?;
+            }
+            Ok(())
+        }
+        None => build_objects(&package, &out_dir),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |err| format!("failed to copy {} to {}: {err}", from.display(), to.display());
+    fs::copy(from, to).map(drop).map_err(failed)
+}
+
+fn build_objects(package: &Path, out_dir: &Path) -> Result<(), Box<dyn Error>> {
+    for path in INPUTS {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for name in ["CARGO_HOME", "RUSTUP_HOME"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
     let toolchain = Toolchain::find().ok_or_else(|| {
         format!(
             "found no compiler for the eBPF object: expected a rustup nightly with rust-src, or Debian's \
              rustc-web, cargo-web and libstd-rust-web-dev-bpf, with LLVM {LLVM_MAJOR} at most; run `cargo \
-             xtask setup` to install it"
+             xtask setup` to install it, or name a directory with the object of another build in {OBJECTS_VARIABLE}"
         )
     })?;
     let linker = find_linker().ok_or("found no bpf-linker; run `cargo xtask setup` to install it")?;
-
-    let out_dir = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    for (name, features) in OBJECTS {
-        let object = build_object(&toolchain, &linker, features, &out_dir)?;
-        let copy = out_dir.join(name);
-        fs::copy(&object, &copy)
-            .map_err(|err| format!("failed to copy {} to {}: {err}", object.display(), copy.display()))?;
-    }
-    Ok(())
-}
-
-/// Builds the object with these features; the next one takes its place.
-fn build_object(
-    toolchain: &Toolchain,
-    linker: &Path,
-    features: &str,
-    out_dir: &Path,
-) -> Result<PathBuf, Box<dyn Error>> {
-    // A folder of its own, because the cargo that called us holds the lock of the outer one.
-    let target_dir = out_dir.join("target");
     // Lines in BTF name the sources. By their paths in the workspace, the object is the same wherever that lies.
-    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?);
     let workspace = package
         .ancestors()
         .nth(2)
         .ok_or("the package is not in a workspace")?;
-    let paths = format!("--remap-path-prefix={}=.", workspace.display());
-    let mut flags = FLAGS.to_vec();
-    flags.push(&paths);
-    let mut cargo = cargo_build(toolchain);
-    cargo
-        .args([
-            "--quiet",
-            "--release",
-            "--locked",
-            "--package",
-            "hbbp-ebpf",
-            "--bin",
-            OBJECT,
-            "--features",
-            features,
-        ])
-        .arg("--target-dir")
-        .arg(&target_dir)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
-        .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", linker);
-    let output = cargo
-        .output()
-        .map_err(|err| format!("failed to start {cargo:?}: {err}"))?;
-    let messages = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(
-            format!("failed to build the eBPF object with {toolchain}: {cargo:?}\n{messages}").into(),
-        );
+    let build = Build {
+        toolchain,
+        linker,
+        paths: format!("--remap-path-prefix={}=.", workspace.display()),
+        // A folder of its own, because the cargo that called us holds the lock of the outer one.
+        target_dir: out_dir.join("target"),
+    };
+    for (name, features) in OBJECTS {
+        copy(&build.object(features)?, &out_dir.join(name))?;
     }
-    for line in messages.lines() {
-        println!("cargo::warning={line}");
-    }
+    Ok(())
+}
 
-    Ok(target_dir.join(TARGET).join("release").join(OBJECT))
+/// How the objects are built.
+struct Build {
+    toolchain: Toolchain,
+    linker: PathBuf,
+    /// The flag that names sources by their paths in the workspace.
+    paths: String,
+    target_dir: PathBuf,
+}
+
+impl Build {
+    /// Builds the object with these features; the next one takes its place.
+    fn object(&self, features: &str) -> Result<PathBuf, Box<dyn Error>> {
+        let mut flags = FLAGS.to_vec();
+        flags.push(&self.paths);
+        let mut cargo = cargo_build(&self.toolchain);
+        cargo
+            .args([
+                "--quiet",
+                "--release",
+                "--locked",
+                "--package",
+                "hbbp-ebpf",
+                "--bin",
+                OBJECT,
+                "--features",
+                features,
+            ])
+            .arg("--target-dir")
+            .arg(&self.target_dir)
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+            .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &self.linker);
+        let output = cargo
+            .output()
+            .map_err(|err| format!("failed to start {cargo:?}: {err}"))?;
+        let messages = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(format!(
+                "failed to build the eBPF object with {}: {cargo:?}\n{messages}",
+                self.toolchain
+            )
+            .into());
+        }
+        for line in messages.lines() {
+            println!("cargo::warning={line}");
+        }
+
+        Ok(self.target_dir.join(TARGET).join("release").join(OBJECT))
+    }
 }
 
 /// `cargo build` by this compiler for the object, with nothing inherited from the cargo that called us.

@@ -27,7 +27,7 @@ use clap_complete::Shell;
 use crate::cmd::Job;
 use crate::cmd::kernel_text::KernelTextOptions;
 use crate::cmd::pager::Paging;
-use crate::cmd::report::Strict;
+use crate::cmd::report::{Extent, Strict};
 use annotate::AnnotateArgs;
 use bbv::BbvArgs;
 use daemon::DaemonArgs;
@@ -211,7 +211,9 @@ impl Cli {
                     );
                 }
                 if output.as_ref().is_some_and(|path| path != Path::new(STANDARD)) {
-                    report.paging = Paging::Never;
+                    if let Extent::Details(paging) = &mut report.extent {
+                        *paging = Paging::Never;
+                    }
                     report.look = plain_look(report.look.demangle, report.extent);
                 }
                 let input = input.into_options();

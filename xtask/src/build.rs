@@ -1,6 +1,7 @@
 //! `cargo xtask build`: leaves `target/release/hbbp-sys`, with the eBPF object in it, and its debug information beside it.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -9,35 +10,30 @@ use crate::command;
 use crate::setup::{self, Install, Needs};
 
 /// The program.
-pub(crate) const PROGRAM: &str = "target/release/hbbp-sys";
-
-/// The file that debuggers find by the link in the program.
-const DEBUG_FILE: &str = "target/release/hbbp-sys.debug";
+const PROGRAM: &str = "target/release/hbbp-sys";
 
 /// Sets up what is missing and builds the program.
 pub(crate) fn build(install: Install) -> Result<()> {
     setup::setup(Needs::Build, install)?;
     command::run(command::cargo().args(["build", "--release", "--package", "hbbp-user"]))?;
-    split()
+    split(&command::workspace().join(PROGRAM)).map(drop)
 }
 
-/// Moves debug information and symbols to a file of their own: they are six times as large as the program.
+/// Moves debug information and symbols to a file of their own, beside the program, and gives its path: they are six times as
+/// large as the program, and debuggers find them by the link in it.
 ///
 /// cargo keeps the linked program under another name, and puts it back here with its next build.
-fn split() -> Result<()> {
-    let (program, debug) = (
-        command::workspace().join(PROGRAM),
-        command::workspace().join(DEBUG_FILE),
-    );
-    let small = program.with_extension("small");
+pub(crate) fn split(program: &Path) -> Result<PathBuf> {
+    let (debug, small) = (program.with_extension("debug"), program.with_extension("small"));
     command::run(
         Command::new("objcopy")
             .arg("--only-keep-debug")
-            .args([&program, &debug]),
+            .args([program, &debug]),
     )?;
     let mut strip = Command::new("objcopy");
     strip.arg("--strip-all");
     strip.arg(format!("--add-gnu-debuglink={}", debug.display()));
-    command::run(strip.args([&program, &small]))?;
-    fs::rename(&small, &program).with_context(|| format!("failed to replace {}", program.display()))
+    command::run(strip.args([program, &small]))?;
+    fs::rename(&small, program).with_context(|| format!("failed to replace {}", program.display()))?;
+    Ok(debug)
 }

@@ -12,7 +12,7 @@ mod clean_room;
 mod command;
 mod experiments;
 mod manual;
-mod package;
+mod release;
 mod run;
 mod setup;
 mod system;
@@ -22,6 +22,7 @@ mod totals;
 
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -51,8 +52,13 @@ enum Task {
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
-    /// Build a Debian package of the program, its service and its man pages in target/debian.
-    Package,
+    /// Make the files of a release in target/dist: a static program, a Debian package, the source, checksums.
+    Release,
+    /// Build the eBPF objects and copy them to a directory, for HBBP_EBPF_OBJECTS of builds elsewhere.
+    Objects {
+        /// Directory to write them to.
+        directory: PathBuf,
+    },
     /// Build hbbp-sys and run it as root.
     Run {
         /// Arguments of hbbp-sys.
@@ -106,7 +112,8 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
     match args.task {
         Task::Setup => setup::setup(Needs::AllTests, install),
         Task::Build => build::build(install),
-        Task::Package => package::package(install),
+        Task::Release => release::release(install),
+        Task::Objects { directory } => release::write_objects(&directory, install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),
         Task::Bench => experiments::bench(passed_on, install),

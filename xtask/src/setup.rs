@@ -3,12 +3,15 @@
 //! What is missing becomes a list of shell lines; the same lines are printed and run, so that what it says is
 //! what it does, and what somebody without root can do by hand.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use hbbp_toolchain::{LINKER_VERSION, LLVM_MAJOR, TARGET, Toolchain, find_linker};
+use anyhow::{Context as _, Error, Result, bail, ensure};
+use hbbp_toolchain::{
+    LINKER_VERSION, LLVM_MAJOR, OBJECTS_VARIABLE, TARGET, Toolchain, find_linker, objects_built_elsewhere,
+};
 
 use crate::command;
 use crate::system::{self, System};
@@ -53,13 +56,13 @@ const DEBIAN_BROWSER: &str = "chromium";
 /// What the emulated machine needs: one Debian package a line.
 const VM_PACKAGES: &str = "kernel-tests/packages.txt";
 
-/// What a machine must be ready for; each includes those before it, but for packaging.
+/// What a machine must be ready for; each includes those before it, but for releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Needs {
     /// Building.
     Build,
-    /// Building and packaging.
-    Package,
+    /// Building and making the files of a release.
+    Release,
     /// The emulated machine.
     Machine,
     /// The tests that run by default.
@@ -78,20 +81,8 @@ pub(crate) enum Install {
 /// Makes this machine ready, or stops with the commands that would.
 pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
     let system = System::read();
-    let reads = needs == Needs::AllTests;
-    let missing = Missing {
-        compiler: Toolchain::find().is_none(),
-        linker: find_linker().is_none(),
-        test_packages: test_packages(needs)?,
-        packager: (reads || needs == Needs::Package) && !has_packager(),
-        readers: reads && !has_readers(),
-        promtool: reads
-            && !command::workspace()
-                .join(PROMTOOL)
-                .join("usr/bin/promtool")
-                .is_file(),
-        browser: reads,
-    };
+    let builds_objects = builds_objects()?;
+    let missing = Missing::find(needs, builds_objects)?;
     let lines = missing.lines(system, system::missing_packages);
     if lines.is_empty() {
         return Ok(());
@@ -127,6 +118,9 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
         let to_stderr = format!("{{ {}; }} >&2", line.text);
         command::run(Command::new("sh").args(["-c", &to_stderr]))?;
     }
+    if !builds_objects {
+        return Ok(());
+    }
     ensure!(
         Toolchain::find().is_some(),
         "found no compiler for {TARGET} on LLVM {LLVM_MAJOR} even after set-up"
@@ -136,6 +130,13 @@ pub(crate) fn setup(needs: Needs, install: Install) -> Result<()> {
         "found no bpf-linker {LINKER_VERSION} even after set-up"
     );
     Ok(())
+}
+
+/// Whether a build here makes the eBPF objects, or takes those of another build.
+fn builds_objects() -> Result<bool> {
+    let collect = command::workspace().join("hbbp-user/collect");
+    let found = objects_built_elsewhere(env::var_os(OBJECTS_VARIABLE), &collect);
+    Ok(found.map_err(Error::msg)?.is_none())
 }
 
 /// What this machine lacks. Packages of Debian's name the tests' needs on every system.
@@ -158,6 +159,24 @@ struct Line {
 }
 
 impl Missing {
+    /// What this machine lacks of what is needed.
+    fn find(needs: Needs, builds_objects: bool) -> Result<Self> {
+        let reads = needs == Needs::AllTests;
+        Ok(Self {
+            compiler: builds_objects && Toolchain::find().is_none(),
+            linker: builds_objects && find_linker().is_none(),
+            test_packages: test_packages(needs)?,
+            packager: (reads || needs == Needs::Release) && !has_packager(),
+            readers: reads && !has_readers(),
+            promtool: reads
+                && !command::workspace()
+                    .join(PROMTOOL)
+                    .join("usr/bin/promtool")
+                    .is_file(),
+            browser: reads,
+        })
+    }
+
     /// The lines that install it on this system; `absent` picks the Debian packages that are not there.
     fn lines(&self, system: System, absent: impl Fn(Vec<String>) -> Vec<String>) -> Vec<Line> {
         let mut lines = Vec::new();

@@ -115,11 +115,6 @@ impl ReportArgs {
             format: self.format,
             extent,
             look: on_screen(self.look.into_look(), extent),
-            paging: if self.no_pager {
-                Paging::Never
-            } else {
-                Paging::Auto
-            },
             over_time: self.over_time,
             compare: None,
             debug_files: Vec::new(),
@@ -186,8 +181,9 @@ impl ReportArgs {
             || self.view.is_some()
             || self.top.is_some()
             || self.over_time;
+        let paging = if self.no_pager { Paging::Never } else { Paging::Auto };
         match (self.details, asks_table) {
-            (true, _) => Extent::Details,
+            (true, _) => Extent::Details(paging),
             (false, true) => Extent::Tables,
             (false, false) => Extent::Screen,
         }

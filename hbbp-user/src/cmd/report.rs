@@ -49,8 +49,6 @@ pub struct ReportOptions {
     pub extent: Extent,
     /// How text looks.
     pub look: Look,
-    /// Whether a pager shows the whole report as text.
-    pub paging: Paging,
     /// Whether the rows are also shown by period.
     pub over_time: bool,
     /// A profile that the page shows the changes against.
@@ -60,11 +58,10 @@ pub struct ReportOptions {
 }
 
 /// How much of a report text shows; the other formats hold all of it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// Header, warnings, tables, accounting.
-    #[default]
-    Details,
+    /// Header, warnings, tables, accounting; a pager may show them.
+    Details(Paging),
     /// The tables alone. The warnings that weigh most are in [`Quality::warnings`].
     Tables,
     /// One screen with what people ask first.
@@ -81,9 +78,8 @@ impl Default for ReportOptions {
             rule: "balanced".to_owned(),
             top: None,
             format: Format::default(),
-            extent: Extent::default(),
+            extent: Extent::Details(Paging::Never),
             look: Look::default(),
-            paging: Paging::Never,
             over_time: false,
             compare: None,
             debug_files: Vec::new(),
@@ -259,8 +255,10 @@ const WARNINGS: usize = 2;
 
 /// Writes a report. A closed pipe is not an error.
 fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    let is_long = options.format == Format::Text && options.extent == Extent::Details;
-    let paging = if is_long { options.paging } else { Paging::Never };
+    let paging = match options.extent {
+        Extent::Details(paging) if options.format == Format::Text => paging,
+        _ => Paging::Never,
+    };
     let written = paged(paging, out, &mut |out| {
         let mut out = BufWriter::new(out);
         report.write(options.format, options.look, &mut out)?;

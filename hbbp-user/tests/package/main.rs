@@ -173,6 +173,7 @@ fn package_holds_the_program_its_service_and_its_manual() {
         Command::new("cargo")
             .current_dir(workspace)
             .args(["deb", "--quiet", "--no-build", "--fast", "--package", "hbbp-user"])
+            .args(["--maintainer", "A Maintainer <maintainer@example.org>"])
             .args(["--profile", profile, "--output"])
             .arg(&package),
     );

@@ -1,7 +1,8 @@
 //! Which compiler and which linker build the eBPF object: the one place that decides.
 //!
-//! xtask asks it what is missing before it builds, and `hbbp-user/build.rs` builds the object with it, so that plain
-//! `cargo build` picks what `cargo xtask build` picks.
+//! xtask asks it what is missing before it builds, and `hbbp-user/collect/build.rs` builds the object with it, so that plain
+//! `cargo build` picks what `cargo xtask build` picks. Neither is needed where the object was built elsewhere
+//! ([`objects_built_elsewhere`]).
 //!
 //! The stable toolchain cannot do it: it lacks `core` for bpfel-unknown-none, and aya-ebpf asks for
 //! an unstable feature. In order of preference:
@@ -9,6 +10,7 @@
 //! 2. Debian's own `rustc-web` and `cargo-web` with `libstd-rust-web-dev-bpf`, which has `core` prebuilt.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,6 +23,12 @@ pub const LLVM_MAJOR: u32 = 22;
 
 /// The oldest bpf-linker that will do, and the one that set-up installs.
 pub const LINKER_VERSION: &str = "0.13.0";
+
+/// The environment variable that names a directory with the objects of another build.
+pub const OBJECTS_VARIABLE: &str = "HBBP_EBPF_OBJECTS";
+
+/// The directory of the objects in the package `hbbp-collect` of a release; git does not hold it.
+pub const OBJECTS_OF_RELEASE: &str = "objects";
 
 /// The oldest compiler that the workspace accepts: `rust-version` in the top-level Cargo.toml.
 const RUST_VERSION: &str = "1.95";
@@ -56,6 +64,26 @@ impl fmt::Display for Toolchain {
             Self::Debian => write!(f, "Debian's {DEBIAN_RUSTC} with its core for {TARGET}"),
         }
     }
+}
+
+/// The directory of the objects of another build: the one that the user names in [`OBJECTS_VARIABLE`], else that of a release
+/// in this directory of the package `hbbp-collect`. Without one, the objects are built here.
+///
+/// # Errors
+/// When the user names a directory by a relative path: cargo runs build scripts elsewhere.
+pub fn objects_built_elsewhere(named: Option<OsString>, package: &Path) -> Result<Option<PathBuf>, String> {
+    if let Some(named) = named.filter(|named| !named.is_empty()).map(PathBuf::from) {
+        return if named.is_absolute() {
+            Ok(Some(named))
+        } else {
+            Err(format!(
+                "{OBJECTS_VARIABLE}={} is a relative path: name the directory by an absolute one",
+                named.display()
+            ))
+        };
+    }
+    let released = package.join(OBJECTS_OF_RELEASE);
+    Ok(released.is_dir().then_some(released))
 }
 
 /// The linker that the target asks for, if it is new enough: where cargo installs it, else in PATH.
@@ -136,7 +164,9 @@ fn stdout_of(command: &mut Command) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_usable, number};
+    use std::fs;
+
+    use super::{OBJECTS_OF_RELEASE, is_usable, number, objects_built_elsewhere};
 
     #[track_caller]
     fn check(release: &str, llvm: &str, expected: bool) {
@@ -159,5 +189,19 @@ mod tests {
         assert!(number("0.13.0") <= number("0.13.0\n"));
         assert!(number("0.9.15") < number("0.13.0"));
         assert!(number("nonsense") < number("0.13.0"));
+    }
+
+    #[test]
+    fn objects_of_another_build_are_those_named_else_those_of_the_release() {
+        let package = tempfile::tempdir().unwrap();
+        let find = |named: &str| objects_built_elsewhere(Some(named.into()), package.path());
+        assert_eq!(find(""), Ok(None), "git holds none");
+        assert_eq!(objects_built_elsewhere(None, package.path()), Ok(None));
+
+        let released = package.path().join(OBJECTS_OF_RELEASE);
+        fs::create_dir(&released).unwrap();
+        assert_eq!(find(""), Ok(Some(released)));
+        assert_eq!(find("/named"), Ok(Some("/named".into())), "the user decides");
+        assert!(find("named").is_err_and(|error| error.contains("absolute")));
     }
 }

@@ -1,0 +1,99 @@
+//! `cargo xtask release`: makes the files of a release in `target/dist`, on a tag as on any machine.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `hbbp-sys-VERSION-x86_64-linux.tar.gz` | the program, its man pages, completions and service |
+//! | `hbbp-sys-VERSION-x86_64-linux.debug` | the debug information of the program |
+//! | `hbbp-sys_VERSION-1_amd64.deb` | the same as a Debian package |
+//! | `hbbp-sys-VERSION-source.tar.gz` | the source of the commit, and the eBPF objects of its build |
+//! | `SHA256SUMS` | checksums of these |
+
+pub(crate) mod objects;
+
+mod archive;
+mod changelog;
+mod files;
+mod program;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::setup::{self, Install, Needs};
+use crate::{command, manual};
+use archive::{program_archive, source_archive};
+use program::{Program, TARGET};
+
+/// Where the files go.
+const FOLDER: &str = "target/dist";
+
+/// The package of the program.
+const PACKAGE: &str = "hbbp-user";
+
+/// A release in the making.
+struct Release {
+    version: String,
+    folder: PathBuf,
+    program: Program,
+}
+
+impl Release {
+    fn file(&self, rest: &str) -> PathBuf {
+        self.folder.join(format!("hbbp-sys-{}{rest}", self.version))
+    }
+}
+
+/// Makes all files.
+pub(crate) fn release(install: Install) -> Result<()> {
+    setup::setup(Needs::Release, install)?;
+    let version = changelog::released_version()?;
+    let folder = command::workspace().join(FOLDER);
+    files::empty(&folder)?;
+    let program = Program::build()?;
+    manual::write(&program.path)?;
+    let release = Release {
+        version,
+        folder,
+        program,
+    };
+    program_archive(&release)?;
+    let debug = release.file("-x86_64-linux.debug");
+    fs::copy(&release.program.debug, &debug)
+        .with_context(|| format!("failed to write {}", debug.display()))?;
+    source_archive(&release)?;
+    debian_package(&release)?;
+    files::write_checksums(&release.folder)?;
+    println!("the files of release {} are in {FOLDER}", release.version);
+    Ok(())
+}
+
+/// What is in it stands in the manifest of the program (`package.metadata.deb`).
+fn debian_package(release: &Release) -> Result<()> {
+    let mut deb = command::cargo();
+    deb.args(["deb", "--quiet", "--no-build", "--no-strip", "--package", PACKAGE]);
+    deb.args(["--target", TARGET, "--maintainer", &maintainer()?]);
+    command::run(deb.arg("--output").arg(&release.folder))
+}
+
+/// Who made the commit that is released.
+fn maintainer() -> Result<String> {
+    let author = command::stdout(&mut git(&["log", "-1", "--format=%an <%ae>"]))?;
+    Ok(author.trim().to_owned())
+}
+
+/// Git in the top folder of the workspace.
+fn git(args: &[&str]) -> Command {
+    let mut git = Command::new("git");
+    git.args(args).current_dir(command::workspace());
+    git
+}
+
+/// Writes the eBPF objects that a build here makes to a folder.
+pub(crate) fn write_objects(folder: &Path, install: Install) -> Result<()> {
+    setup::setup(Needs::Build, install)?;
+    let mut build = command::cargo();
+    build.args(["check", "--package", "hbbp-collect"]);
+    objects::copy(&objects::folder_of_build(&mut build)?, folder)
+}
