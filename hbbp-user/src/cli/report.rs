@@ -181,7 +181,11 @@ impl ReportArgs {
             || self.view.is_some()
             || self.top.is_some()
             || self.over_time;
-        let paging = if self.no_pager { Paging::Never } else { Paging::Auto };
+        let paging = if self.no_pager {
+            Paging::Never
+        } else {
+            Paging::Auto
+        };
         match (self.details, asks_table) {
             (true, _) => Extent::Details(paging),
             (false, true) => Extent::Tables,
