@@ -110,15 +110,7 @@ pub struct Done {
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
         Job::Direct(record, report, output) => direct(record, report, output.as_deref(), out),
-        Job::Bbv(options) => {
-            options.check_output()?;
-            let mut recorded = record::record(&options.record)?;
-            let warnings = bbv::save(options, &mut recorded)?;
-            Ok(Done {
-                warnings,
-                ..end(recorded)?
-            })
-        }
+        Job::Bbv(options) => record_vectors(options),
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
@@ -172,6 +164,17 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         Job::SaveManual(pages, folder) => manual::save(pages, folder).map(|()| Done::default()),
         Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)).map(|()| Done::default()),
     }
+}
+
+/// Records basic block vectors and saves them.
+fn record_vectors(options: &bbv::BbvOptions) -> anyhow::Result<Done> {
+    options.check_output()?;
+    let mut recorded = record::record(&options.record)?;
+    let warnings = bbv::save(options, &mut recorded)?;
+    Ok(Done {
+        warnings,
+        ..end(recorded)?
+    })
 }
 
 /// Reports on what was recorded before.
