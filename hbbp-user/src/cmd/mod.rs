@@ -112,15 +112,7 @@ pub struct Done {
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
         Job::Direct(record, report, output) => direct(record, report, output.as_deref(), out),
-        Job::Bbv(options) => {
-            options.check_output()?;
-            let mut recorded = record::record(&options.record)?;
-            let warnings = bbv::save(options, &mut recorded)?;
-            Ok(Done {
-                warnings,
-                ..end(recorded)?
-            })
-        }
+        Job::Bbv(options) => record_vectors(options),
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
@@ -176,6 +168,17 @@ fn save_import(input: &ImportOptions, path: &Path, out: &mut dyn Write) -> anyho
     Ok(Done {
         warnings: snapshot.run.notes,
         ..Done::default()
+    })
+}
+
+/// Records basic block vectors and saves them.
+fn record_vectors(options: &bbv::BbvOptions) -> anyhow::Result<Done> {
+    options.check_output()?;
+    let mut recorded = record::record(&options.record)?;
+    let warnings = bbv::save(options, &mut recorded)?;
+    Ok(Done {
+        warnings,
+        ..end(recorded)?
     })
 }
 
