@@ -243,8 +243,8 @@ impl Cli {
                 write,
                 format,
             })),
-            Some(Command::Completions { shell }) => Ok(generated::completions(shell)),
-            Some(Command::Man(man)) => man.into_job(),
+            Some(Command::Completions { shell }) => Ok(generated::completions(Cli::command(), shell)),
+            Some(Command::Man(man)) => man.into_job(Cli::command()),
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::Cli;
 use crate::cmd::Job;
 use crate::cmd::manual::Page;
 
@@ -35,9 +34,9 @@ pub(super) struct ManArgs {
 }
 
 impl ManArgs {
-    /// The pages, and where they go.
-    pub(super) fn into_job(self) -> anyhow::Result<Job> {
-        let root = built();
+    /// The pages of a command line, and where they go.
+    pub(super) fn into_job(self, root: Command) -> anyhow::Result<Job> {
+        let root = built(root);
         if let Some(folder) = self.output {
             let commands = std::iter::once(&root).chain(root.get_subcommands());
             let pages = commands.map(page).collect::<anyhow::Result<_>>()?;
@@ -53,16 +52,16 @@ impl ManArgs {
     }
 }
 
-/// The completion script of a shell.
-pub(super) fn completions(shell: Shell) -> Job {
+/// The completion script of a command line for a shell.
+pub(super) fn completions(mut root: Command, shell: Shell) -> Job {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "hbbp-sys", &mut script);
+    clap_complete::generate(shell, &mut root, "hbbp-sys", &mut script);
     Job::Print(script)
 }
 
 /// The command line with the names of its subcommands. `help` has no page: it prints what the others hold.
-fn built() -> Command {
-    let mut root = Cli::command().disable_help_subcommand(true);
+fn built(root: Command) -> Command {
+    let mut root = root.disable_help_subcommand(true);
     root.build();
     root
 }
@@ -81,14 +80,17 @@ fn page(command: &Command) -> anyhow::Result<Page> {
 mod tests {
     use clap::ValueEnum as _;
 
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     fn job(subcommand: Option<&str>, output: Option<&str>) -> anyhow::Result<Job> {
         let args = ManArgs {
             subcommand: subcommand.map(str::to_owned),
             output: output.map(PathBuf::from),
         };
-        args.into_job()
+        args.into_job(Cli::command())
     }
 
     #[test]
@@ -96,9 +98,9 @@ mod tests {
         let Ok(Job::SaveManual(pages, _)) = job(None, Some("man1")) else {
             panic!()
         };
-        assert_eq!(pages.len(), 1 + built().get_subcommands().count());
+        assert_eq!(pages.len(), 1 + built(Cli::command()).get_subcommands().count());
         assert_eq!(pages[0].file, "hbbp-sys.1");
-        for (page, command) in pages[1..].iter().zip(built().get_subcommands()) {
+        for (page, command) in pages[1..].iter().zip(built(Cli::command()).get_subcommands()) {
             assert_eq!(page.file, format!("hbbp-sys-{}.1", command.get_name()));
             let text = String::from_utf8(page.text.clone()).unwrap().replace('\\', "");
             for long in command.get_arguments().filter_map(clap::Arg::get_long) {
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn scripts_complete_each_subcommand() {
         for shell in Shell::value_variants() {
-            let Job::Print(script) = completions(*shell) else {
+            let Job::Print(script) = completions(Cli::command(), *shell) else {
                 panic!()
             };
             let script = String::from_utf8(script).unwrap();

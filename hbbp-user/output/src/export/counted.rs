@@ -184,12 +184,6 @@ pub struct Executed {
 }
 
 impl Counted<'_> {
-    /// Every instruction of every block that has a count, by process image, sorted by (text, block, process). The sum of their
-    /// executions is that of the mix.
-    pub(crate) fn executed(&self) -> impl Iterator<Item = Executed> {
-        self.executed_in(None)
-    }
-
     /// Those of some modules, or of all.
     pub fn executed_in(&self, only: Only<'_>) -> impl Iterator<Item = Executed> {
         self.counts.parts.iter().flat_map(move |part| {

@@ -4,7 +4,7 @@
 //! snapshot -> streams, branches, counts                                   lines for scripts, as recorded
 //! snapshot -> counted -> edges -> flow -> image: bolt, profgen, ranges, perf_script  one file for each image, in its addresses
 //!                     -> autofdo                                          with debug information
-//!                     -> collapsed, callgrind, pprof, otlp, firefox, blocks          the whole profile
+//!                     -> collapsed, callgrind, pprof, firefox, blocks          the whole profile
 //! ```
 //!
 //! The lines for scripts are stable, as documented here and in the help.
@@ -37,7 +37,6 @@ pub mod firefox;
 pub mod flow;
 pub mod image;
 pub mod names;
-pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
 pub mod profgen;

@@ -4,6 +4,7 @@
 
 mod hottest;
 mod kinds;
+mod line;
 mod overview;
 
 use std::io;
@@ -12,11 +13,12 @@ use super::completeness::share;
 use super::header::facts_in_a_line;
 use super::look::Role;
 use super::measured::Report;
-use super::number::{columns, grouped, percent};
+use super::number::{grouped, percent};
 use super::page::{Page, entry_lines};
 use super::warning::{Claim, heaviest};
 use hbbp_analysis::mix::Unit;
 use hbbp_model::advice::Advice;
+use line::Line;
 pub use overview::Overview;
 
 /// Lines of a terminal that nobody made larger (VT100).
@@ -30,9 +32,6 @@ const WARNINGS: usize = 2;
 
 /// Lines of a warning, or of a requirement; the rest of its sentence is among the details.
 const LINES_OF_A_SENTENCE: usize = 3;
-
-/// One line and what it is.
-type Line = (Option<Role>, String);
 
 /// Writes the screen.
 pub(super) fn write(report: &Report<'_>, overview: &Overview, page: &mut Page<'_>) -> io::Result<()> {
@@ -158,10 +157,4 @@ fn shortened_to(mut lines: Vec<String>, most: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// Two texts side by side, the second one at this column.
-fn beside(left: &str, at: usize, right: &str) -> String {
-    let blanks = " ".repeat(at.saturating_sub(columns(left)));
-    format!("{left}{blanks}{right}")
 }

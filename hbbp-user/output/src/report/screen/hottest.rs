@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::line::{Line, beside};
 use super::overview::{Overview, part, value};
-use super::{Line, beside};
 use crate::report::look::Role;
 use crate::report::number::{columns, grouped, percent, shortened};
 use crate::report::page::entry_lines;
