@@ -56,5 +56,9 @@ pub fn read_from(mut source: impl Read) -> anyhow::Result<Vec<Snapshot>> {
     if bytes == MAGIC {
         source.take(MAX_FILE).read_to_end(&mut bytes)?;
     }
-    Ok(parse_runs(&bytes)?)
+    let runs = parse_runs(&bytes)?;
+    for run in &runs {
+        run.check_sums()?;
+    }
+    Ok(runs)
 }

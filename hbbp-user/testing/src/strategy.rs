@@ -28,7 +28,7 @@ pub fn snapshot() -> impl Strategy<Value = Snapshot> {
             text
         });
         let intervals = vec(interval(n_events, n_processes), 0..3);
-        let losses = btree_map(".{0,12}", any::<u64>(), 0..4).prop_map(Losses);
+        let losses = btree_map(".{0,12}", count(), 0..4).prop_map(Losses);
         let branch = (0..n_modules, any::<u64>(), any::<bool>());
         let static_branches = vec(branch, 0..4).prop_map(static_branches);
         let code = (text, static_branches);
@@ -173,7 +173,7 @@ fn event() -> impl Strategy<Value = Event> {
     ];
     let counter = (
         option::of(any::<u32>()),
-        any::<u64>(),
+        count(),
         any::<u64>(),
         any::<u64>(),
         option::of(any::<u64>()),
@@ -197,7 +197,7 @@ fn event() -> impl Strategy<Value = Event> {
         any::<bool>(),
         any::<u8>(),
         period,
-        any::<u64>(),
+        count(),
         vec(counter, 0..4),
     )
         .prop_map(
@@ -317,11 +317,16 @@ fn interval(n_events: u32, n_processes: u32) -> impl Strategy<Value = Interval> 
         )
 }
 
+/// A count that some thousand times adds up to what a profile may hold ([`Snapshot::check_sums`]).
+fn count() -> impl Strategy<Value = u64> {
+    0..1_u64 << 50
+}
+
 fn chain(n_events: u32, n_processes: u32) -> impl Strategy<Value = ChainCount> {
     let key = (0..n_events, 0..n_processes);
     let addresses = (any::<u64>(), any::<u64>(), vec(any::<u64>(), 0..5));
-    (key, addresses, any::<u64>(), any::<u64>()).prop_map(
-        |((event, process), (ip, top, frames), hits, weight)| ChainCount {
+    (key, addresses, count(), count()).prop_map(|((event, process), (ip, top, frames), hits, weight)| {
+        ChainCount {
             event: EventIdx(event),
             process: ProcessIdx(process),
             ip: Va(ip),
@@ -329,13 +334,13 @@ fn chain(n_events: u32, n_processes: u32) -> impl Strategy<Value = ChainCount> {
             top: Va(top),
             hits,
             weight,
-        },
-    )
+        }
+    })
 }
 
 fn ip(n_events: u32, n_processes: u32) -> impl Strategy<Value = IpCount> {
     let key = (0..n_events, 0..n_processes);
-    (key, any::<u64>(), any::<bool>(), any::<u64>(), any::<u64>()).prop_map(
+    (key, any::<u64>(), any::<bool>(), count(), count()).prop_map(
         |((event, process), ip, exact, hits, weight)| IpCount {
             event: EventIdx(event),
             process: ProcessIdx(process),
@@ -354,9 +359,9 @@ fn stream(n_events: u32, n_processes: u32) -> impl Strategy<Value = StreamCount>
         any::<u64>(),
         any::<u64>(),
         proptest::option::of(any::<u64>()),
-        any::<u64>(),
+        count(),
         weight,
-        any::<u64>(),
+        count(),
     )
         .prop_map(
             |((event, process), start, end, source, hits, weight, cycles)| StreamCount {
@@ -377,9 +382,9 @@ fn branch(n_events: u32, n_processes: u32) -> impl Strategy<Value = BranchCount>
         (0..n_events, 0..n_processes),
         any::<u64>(),
         any::<u64>(),
-        any::<u64>(),
-        any::<u64>(),
-        proptest::option::of(0..u64::MAX),
+        count(),
+        count(),
+        proptest::option::of(count()),
     )
         .prop_map(
             |((event, process), from, to, hits, oldest, mispredicted)| BranchCount {
