@@ -286,7 +286,7 @@ fn intervals_that_cannot_be_are_refused_in_one_sentence() {
     std::fs::write(&file, "").unwrap();
     for (place, sentence) in [
         (file.clone(), "it is not a directory"),
-        (file.join("x"), "failed to make the directory"),
+        (file.join("x"), "cannot make the directory"),
     ] {
         let output = run(&["bbv", "-o", place.to_str().unwrap(), "--", "true"]);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));

@@ -175,7 +175,10 @@ fn closed_pipe_is_not_an_error() {
 #[test]
 fn signal_ends_the_wait_for_the_command() {
     let Some(_kernel) = kernel() else { return };
-    let mut group = Group::spawn(&["--duration", "300ms", "--", "sleep", "1000000"], Stdio::piped());
+    let mut group = Group::spawn(
+        &["--duration", "300ms", "--details", "--", "sleep", "1000000"],
+        Stdio::piped(),
+    );
     let mut report = String::new();
     let mut out = std::io::BufReader::new(group.0.stdout.take().unwrap());
     while !report.contains("in the mix") {

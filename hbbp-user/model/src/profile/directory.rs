@@ -2,16 +2,20 @@
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::output::User;
 use super::place::follow;
+
+/// What is wrong where something else has the name.
+const OTHER: &str = "it is not a directory";
 
 /// Makes a directory, and those above it where they are missing, and returns where it is: that path has no symbolic links. Only its
 /// owner may use it; one that is there stays as it is.
@@ -24,8 +28,10 @@ pub fn make_directory(path: &Path) -> anyhow::Result<PathBuf> {
         make_trusted(path, user)
     } else {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.and_then(|()| path.canonicalize())
-            .map_err(anyhow::Error::from)
+        match made.and_then(|()| path.canonicalize()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(anyhow!(OTHER)),
+            made => made.map_err(anyhow::Error::from),
+        }
     };
     made.with_context(|| format!("cannot make the directory {}", path.display()))
 }
@@ -46,7 +52,10 @@ fn make_trusted(path: &Path, user: User) -> anyhow::Result<PathBuf> {
     }
     let (above, name) = place.context("it has no name")?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(&above, &name, flags, Mode::empty())?;
+    let directory = match rustix::fs::openat(&above, &name, flags, Mode::empty()) {
+        Err(Errno::NOTDIR) => bail!(OTHER),
+        opened => opened?,
+    };
     Ok(std::fs::read_link(format!(
         "/proc/self/fd/{}",
         directory.as_raw_fd()
@@ -69,7 +78,11 @@ mod tests {
         assert_eq!(make_directory(&root.join("link/c")).unwrap(), root.join("a/c"));
         assert_eq!(make_directory(&root.join("link")).unwrap(), root.join("a"));
         std::fs::write(root.join("file"), "").unwrap();
-        assert!(make_directory(&root.join("file")).is_err());
+        let refused = make_directory(&root.join("file")).unwrap_err();
+        assert!(
+            format!("{refused:#}").ends_with(": it is not a directory"),
+            "{refused:#}"
+        );
         assert!(make_directory(&root.join("file/d")).is_err());
     }
 
