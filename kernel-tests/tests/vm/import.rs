@@ -24,19 +24,21 @@ use crate::support;
 /// User code, then a process that spends its time in the kernel. The guest's clock skips idle time, so waiting until
 /// both tools are ready costs nothing. `perf record --kcore` finds no folder of modules in this guest and gives up;
 /// `perf buildid-cache --kcore` makes the same copy.
-/// A round of system calls takes some 497 branches. At a period of 1009, near twice as many, perf's stacks stayed in the same part
-/// of it for long: in one build, streams were off by 7.7 deviations, and its mix by 4 %. 1187 is 2.39 rounds, and 0.39 is near the
-/// golden section, whose multiples spread evenly.
+/// A round of system calls takes 494.6 to some 497 branches, from build to build. Where a few periods are nearly as many as some rounds,
+/// stacks stay in the same part of a round for long: at 1009, near twice a round, streams were off by 7.7 deviations and the mix by 4 %;
+/// at 1187 five periods were twelve rounds to the branch, and streams were off by 7.6 deviations. 1181 is 2.376 to 2.388 rounds: no
+/// fraction with a denominator up to ten is nearer than a hundredth, but for 3/8 at its lower end, so that the part moves on by more
+/// than a stack.
 /// `branch_type=any` is `-b` for one event: hbbp-sys takes no stacks with its instructions event either.
 const SCRIPT: &str = "
 perf buildid-cache --kcore /proc/kcore >&2 || exit 1
 busybox mkfifo /tmp/go
 busybox sh -c 'read go < /tmp/go; heapsort 50000; exec storms syscalls 20000' > /dev/null &
 load=$!
-hbbp-sys record --duration 60 --pid $load --period 10007 --branch-period 1187 -o /out/live >&2 &
+hbbp-sys record --duration 60 --pid $load --period 10007 --branch-period 1181 -o /out/live >&2 &
 live=$!
 perf record -q -m 4M -p $load -o /out/perf.data \
-    -e cpu/event=0xc0,period=10007/pp -e cpu/event=0xc4,umask=0x20,period=1187,branch_type=any/pp >&2 &
+    -e cpu/event=0xc0,period=10007/pp -e cpu/event=0xc4,umask=0x20,period=1181,branch_type=any/pp >&2 &
 perf=$!
 busybox sleep 30
 echo go > /tmp/go
