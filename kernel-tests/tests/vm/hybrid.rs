@@ -37,7 +37,8 @@ fn refused_streams(measured: &Measured) -> u64 {
         .sum()
 }
 
-/// Delivered records are the samples of the programs plus those reported as skipped.
+/// Delivered records, and those that found the queue of the emulated PMU full, are the samples of the programs plus those reported as
+/// skipped. The queue fills where the host gives a CPU of several no time to take its interrupts.
 fn assert_delivered(measured: &Measured) {
     let (reached, skipped) = (
         measured.reported("/accounting/reached"),
@@ -45,7 +46,7 @@ fn assert_delivered(measured: &Measured) {
     );
     let counters = &measured.counters;
     assert_eq!(
-        counters["delivered"],
+        counters["delivered"] + counters["lost_full"],
         reached + skipped,
         "{counters:?} {:#}",
         measured.report
@@ -59,7 +60,8 @@ fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
     };
     assert_delivered(&measured);
     let counters = &measured.counters;
-    assert_eq!(counters["overflows"], counters["delivered"], "{counters:?}");
+    let due = counters["delivered"] + counters["lost_full"];
+    assert_eq!(counters["overflows"], due, "{counters:?}");
 
     let stacks = measured.reported("/events/1/runs");
     let counted = measured.reported("/streams/counted");
