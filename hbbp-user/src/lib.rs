@@ -104,8 +104,8 @@
 //! | view | the table of [`hbbp_analysis::mix::View`] |
 //! | export | a file in [`export`](hbbp_output::export), as pure lines of a snapshot |
 //! | form of a report | [`report`](hbbp_output::report), with its name in an enum of formats |
-//! | processor | the table of [`hbbp_collect::uarch`]; its quirks in [`streams`](hbbp_model::streams) |
-//! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in [`hbbp_collect::class_events`] |
+//! | processor | the table of `hbbp-user/collect/src/uarch.rs`; its quirks in [`streams`](hbbp_model::streams) |
+//! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in `class_events.rs` beside it |
 
 pub mod advice;
 pub mod cli;
