@@ -181,7 +181,7 @@ fn signal_ends_the_wait_for_the_command() {
     );
     let mut report = String::new();
     let mut out = std::io::BufReader::new(group.0.stdout.take().unwrap());
-    while !report.contains("in the mix") {
+    while !report.contains("in the figures") {
         assert!(0 < std::io::BufRead::read_line(&mut out, &mut report).unwrap());
     }
     std::thread::sleep(std::time::Duration::from_millis(500));
