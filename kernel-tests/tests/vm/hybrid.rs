@@ -66,6 +66,11 @@ fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
         if queue_was_full == 0 {
             return assert_near(series, &measured);
         }
+        // A CPU that is alone goes by the clock of instructions, whatever the host does.
+        assert!(
+            1 < cpus,
+            "{queue_was_full} samples found the queue of the PMU full"
+        );
         println!("{series}: the host was busy, {queue_was_full} samples found the queue of the PMU full");
     }
 }

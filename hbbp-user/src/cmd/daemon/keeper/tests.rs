@@ -1,5 +1,7 @@
 //! Segments are kept, merged and removed for what they hold.
 
+use std::ops::Range;
+
 use super::*;
 use hbbp_model::snapshot::{Interval, Process};
 
@@ -70,8 +72,8 @@ fn name(first: u64, last: u64) -> Name {
     }
 }
 
-/// A keeper of twenty-five minutes of this host, beside what else is in the folder; what is left is given after the next minute.
-fn left_beside(others: &[(Name, Vec<u8>)]) -> (Vec<Name>, Arc<Counters>) {
+/// What is in a folder of twenty-five minutes of this host and of other segments, after a keeper has kept these minutes.
+fn left_beside(others: &[(Name, Vec<u8>)], minutes: Range<u64>) -> (Vec<Name>, Arc<Counters>) {
     let made = tempfile::tempdir().unwrap();
     let counters = Arc::new(Counters::default());
     let folder = Folder::open(made.path()).unwrap();
@@ -83,8 +85,7 @@ fn left_beside(others: &[(Name, Vec<u8>)]) -> (Vec<Name>, Arc<Counters>) {
         std::fs::write(made.path().join(name.to_string()), bytes).unwrap();
     }
     let mut keeper = Keeper::open(folder, Limits::default(), 64 << 20, Arc::clone(&counters), None).unwrap();
-    keeper.keep(minute(25, "here"));
-    keeper.keep(minute(26, "here"));
+    minutes.for_each(|n| keeper.keep(minute(n, "here")));
     let listing = Listing::read(made.path()).unwrap();
     (listing.names().into_iter().collect(), counters)
 }
@@ -102,7 +103,7 @@ fn segment_that_only_is_named_like_a_merged_one_removes_nothing() {
         of(&[minute(1440, "here")]),
     ];
     for bytes in others {
-        let (left, counters) = left_beside(&[(name(0, 59), bytes)]);
+        let (left, counters) = left_beside(&[(name(0, 59), bytes)], 25..27);
         assert_eq!(left.len(), 25 + 1 + 2, "{left:?}");
         assert_eq!(counters.get(Counter::SegmentsHeld), 0);
     }
@@ -112,7 +113,7 @@ fn segment_that_only_is_named_like_a_merged_one_removes_nothing() {
 fn what_a_killed_daemon_had_merged_is_removed() {
     let merged = united((0..20).map(|n| minute(n, "here")));
     let merged = encode_runs(&merged, Compression::Small).unwrap();
-    let (left, counters) = left_beside(&[(name(0, 19), merged)]);
+    let (left, counters) = left_beside(&[(name(0, 19), merged)], 25..27);
     let intervals: Vec<u64> = left.iter().flat_map(Name::intervals).collect();
     assert_eq!(intervals[..25], (0..25).collect::<Vec<u64>>());
     assert_eq!((left.len(), counters.get(Counter::SegmentsHeld)), (1 + 5 + 2, 20));
@@ -121,10 +122,10 @@ fn what_a_killed_daemon_had_merged_is_removed() {
 #[test]
 fn segments_of_another_host_are_not_merged() {
     let elsewhere = encode_runs(&[minute(30, "elsewhere")], Compression::Fast).unwrap();
-    let hours_later = encode_runs(&[minute(300, "here")], Compression::Fast).unwrap();
-    let others = [(name(30, 30), elsewhere), (name(300, 300), hours_later)];
-    let (left, _) = left_beside(&others);
-    assert!(left.contains(&name(30, 30)), "{left:?}");
+    // Of a later hour: all of the first is merged, in some steps.
+    let (left, counters) = left_beside(&[(name(30, 30), elsewhere)], 300..305);
+    assert_eq!(left[..2], [name(0, 24), name(30, 30)], "{left:?}");
+    assert!(25 <= counters.get(Counter::SegmentsMerged));
 }
 
 #[test]
