@@ -43,7 +43,8 @@ type Planned<'a> = (String, Box<dyn Fn(&mut dyn Write) -> io::Result<()> + 'a>);
 impl BbvOptions {
     /// Fails where nothing could be written in the end.
     pub(crate) fn check_output(&self) -> anyhow::Result<()> {
-        let directory = make_directory(&self.directory)?;
+        // Who called sudo reads the files, which are theirs.
+        let directory = make_directory(&self.directory, 0o755)?;
         Output::open(&directory.join("bb.out")).map(drop)
     }
 }

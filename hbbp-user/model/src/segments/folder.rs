@@ -89,7 +89,7 @@ impl Folder {
     /// # Errors
     /// Another daemon writes there, other users may, or a link of another user leads there.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let path = &make_directory(path)?;
+        let path = &make_directory(path, 0o700)?;
         check_owner(path)?;
         let lock_path = path.join(LOCK);
         let failed = || format!("cannot write to {}", lock_path.display());

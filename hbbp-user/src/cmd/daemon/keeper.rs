@@ -257,12 +257,15 @@ impl Keeper {
         let names: BTreeSet<Name> = nest.inner.iter().copied().chain([nest.outer]).collect();
         let size = names.iter().filter_map(|name| sizes.get(name)).sum::<u64>();
         let fits = usize::try_from(size.saturating_mul(MERGING)).is_ok_and(|needed| needed <= self.memory);
-        let read = if fits {
-            read_once(self.folder.path(), &names)
+        let Read { held, damaged, .. } = if fits {
+            match read_once(self.folder.path(), &names) {
+                Some(read) => read,
+                // Somebody removed one: what is left is looked at next time.
+                None => return Ok(Vec::new()),
+            }
         } else {
-            None
+            Read::default()
         };
-        let Read { held, damaged, .. } = read.unwrap_or_default();
         for name in &held {
             self.folder.remove(name)?;
         }
