@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 
+use hbbp_decode::Decoder;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
-use iced_x86::{Decoder, DecoderOptions};
 
 use super::Sample;
 use super::stream_cost::{FindText, LONGEST, RanText};
@@ -84,9 +84,8 @@ impl EventingIps {
 
 /// The instruction that ends where the one at `ip` begins; `None` where none does.
 fn before(text: &RanText, start: u64, ip: u64) -> Option<u64> {
-    Decoder::try_with_ip(text.bits, &text.bytes, start, DecoderOptions::NONE)
+    Decoder::try_with_ip(text.bits, &text.bytes, start)
         .ok()?
-        .into_iter()
         .take_while(|instruction| !instruction.is_invalid() && instruction.next_ip() <= ip)
         .find(|instruction| instruction.next_ip() == ip)
         .map(|instruction| instruction.ip())

@@ -1,9 +1,10 @@
 //! What a trigger counts while a stream runs: instructions or branches of its text, cycles of its record.
 
 use hashbrown::HashMap;
+use hbbp_decode::Decoder;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory};
+use iced_x86::{FlowControl, InstructionInfoFactory};
 
 use super::Sample;
 use hbbp_model::addr::Va;
@@ -160,7 +161,7 @@ fn decode(text: &RanText, start: u64, last: u64) -> Option<Decoded> {
     let mut decoded = Decoded::default();
     decoded.kinds[kind::TAKEN] = 1.0;
     let mut info = InstructionInfoFactory::new();
-    for instruction in Decoder::try_with_ip(text.bits, &text.bytes, start, DecoderOptions::NONE).ok()? {
+    for instruction in Decoder::try_with_ip(text.bits, &text.bytes, start).ok()? {
         if last < instruction.ip() || instruction.is_invalid() {
             return None;
         }

@@ -1,14 +1,18 @@
 //! Instructions as text, in the syntax of the Intel manuals; targets of branches are named.
 
+use hbbp_decode::{Decoder, Extension, Modern};
 use iced_x86::{
-    Decoder, DecoderOptions, Formatter as _, FormatterOutput, FormatterTextKind, Instruction, IntelFormatter,
-    SymbolResolver, SymbolResult,
+    Formatter as _, FormatterOutput, FormatterTextKind, Instruction, IntelFormatter, SymbolResolver,
+    SymbolResult,
 };
 
 use crate::mix::{function, symbol_at};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::names::{self, Demangle};
 use hbbp_model::snapshot::Module;
+
+/// The column of the first operand.
+const OPERANDS_AT: usize = 8;
 
 /// Stands for bytes that are no instruction.
 const BAD: &str = "(bad)";
@@ -31,8 +35,7 @@ pub fn disassembled(
     bytes: &[u8],
     demangle: Demangle,
 ) -> Vec<Disassembled> {
-    let Ok(mut decoder) = Decoder::try_with_ip(module.kind.bits(), bytes, start.0, DecoderOptions::NONE)
-    else {
+    let Ok(mut decoder) = Decoder::try_with_ip(module.kind.bits(), bytes, start.0) else {
         return Vec::new();
     };
     let mut formatter = formatter(module, demangle);
@@ -43,15 +46,17 @@ pub fn disassembled(
         let (len, text) = if instruction.is_invalid() {
             (1, BAD.to_owned())
         } else {
-            (instruction.len(), written(&mut formatter, &instruction))
+            let of = bytes.get(position..position + instruction.len()).unwrap_or(&[]);
+            let mut text = String::new();
+            write_decoded(&mut formatter, &instruction, decoder.modern(), of, &mut text);
+            (instruction.len(), text)
         };
         let addr = ImageAddr(start.0.wrapping_add(position as u64));
         found.push(Disassembled { addr, len, text });
         let next = position + len;
-        if decoder.set_position(next).is_err() {
+        if decoder.go_to(next, start.0.wrapping_add(next as u64)).is_err() {
             break;
         }
-        decoder.set_ip(start.0.wrapping_add(next as u64));
     }
     found
 }
@@ -71,12 +76,42 @@ pub fn write_instruction(
     bytes: &[u8],
     out: &mut dyn FormatterOutput,
 ) {
-    let decoder = Decoder::try_with_ip(bits, bytes, addr.0, DecoderOptions::NONE);
-    let instruction = decoder.map(|mut decoder| decoder.decode()).unwrap_or_default();
+    let decoder = Decoder::try_with_ip(bits, bytes, addr.0);
+    let decoded = decoder.map(|mut decoder| (decoder.decode(), decoder.modern()));
+    let (instruction, modern) = decoded.unwrap_or_default();
     if instruction.is_invalid() {
         out.write(BAD, FormatterTextKind::Text);
     } else {
-        formatter.format(&instruction, out);
+        let bytes = bytes.get(..instruction.len()).unwrap_or(bytes);
+        write_decoded(formatter, &instruction, modern, bytes, out);
+    }
+}
+
+/// Writes an instruction of these bytes. The formatter has no names for the registers of APX, so that bytes take the place of
+/// operands there.
+fn write_decoded(
+    formatter: &mut IntelFormatter,
+    instruction: &Instruction,
+    modern: Option<Modern>,
+    bytes: &[u8],
+    out: &mut dyn FormatterOutput,
+) {
+    let Some(modern) = modern else {
+        formatter.format(instruction, out);
+        return;
+    };
+    let mut mnemonic = modern.mnemonic.map(str::to_lowercase).unwrap_or_default();
+    if mnemonic.is_empty() {
+        formatter.format_mnemonic(instruction, &mut mnemonic);
+    }
+    let blank = if mnemonic.len() < OPERANDS_AT { "" } else { " " };
+    out.write_mnemonic(instruction, &format!("{mnemonic:<OPERANDS_AT$}{blank}"));
+    match modern.extension {
+        Extension::ApxF => {
+            let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            out.write(&format!("{{{}}}", bytes.join(" ")), FormatterTextKind::Text);
+        }
+        Extension::Avx10_2 => formatter.format_all_operands(instruction, out),
     }
 }
 
@@ -93,15 +128,9 @@ pub fn formatter(module: &Module, demangle: Demangle) -> IntelFormatter {
     options.set_uppercase_hex(false);
     options.set_branch_leading_zeros(false);
     options.set_space_after_operand_separator(true);
-    options.set_first_operand_char_index(8);
+    options.set_first_operand_char_index(OPERANDS_AT as u32);
     options.set_rip_relative_addresses(true);
     formatter
-}
-
-fn written(formatter: &mut IntelFormatter, instruction: &Instruction) -> String {
-    let mut text = String::new();
-    formatter.format(instruction, &mut text);
-    text
 }
 
 /// Names the targets of branches by the functions of the module that were hit.
@@ -153,6 +182,8 @@ mod tests {
             0x48, 0x8b, 0x47, 0x10, // mov rax, [rdi+0x10]
             0x06, // not valid in 64-bit code
             0xb8, 0x10, 0x10, 0, 0, // mov eax, 0x1010
+            0xd5, 0x18, 0x01, 0xc8, // add rax, r17
+            0x62, 0xf5, 0x7d, 0x08, 0x58, 0xd1, // vaddbf16 xmm2, xmm0, xmm1
         ];
         let shown = disassembled(&module, ImageAddr(0x1000), &code, Demangle::On);
         let shown: Vec<_> = shown
@@ -165,6 +196,8 @@ mod tests {
             (0x1007, "mov     rax, [rdi+0x10]"),
             (0x100b, "(bad)"),
             (0x100c, "mov     eax, 0x1010"),
+            (0x1011, "add     {d5 18 01 c8}"),
+            (0x1015, "vaddbf16 xmm2, xmm0, xmm1"),
         ];
         assert_eq!(shown, expected);
     }

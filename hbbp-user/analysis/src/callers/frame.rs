@@ -5,9 +5,8 @@
 //! `push rbp; mov rbp, rsp` it is above the frame pointer, until `leave` or `pop rbp` takes that back. Where ways meet that
 //! do not agree, or the stack moves otherwise, it is not known.
 
-use iced_x86::{
-    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
-};
+use hbbp_decode::Decoder;
+use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 
 use hbbp_code::blocks::{Flow, TextBlocks, direct_target};
 use hbbp_model::snapshot::Text;
@@ -53,7 +52,7 @@ impl Frames {
                 };
                 let bytes = text.bytes.get(it.offset as usize..).unwrap_or(&[]);
                 let addr = blocks.addr(it);
-                let Ok(mut decoder) = Decoder::try_with_ip(bits, bytes, addr.0, DecoderOptions::NONE) else {
+                let Ok(mut decoder) = Decoder::try_with_ip(bits, bytes, addr.0) else {
                     continue;
                 };
                 let next = after(merged, &decoder.decode(), &mut info);

@@ -11,9 +11,10 @@ use iced_x86::{Code, EncodingKind, Instruction, Mnemonic, OpKind, Register};
 use super::category::{Category, Legacy, category, strip_encoding};
 use super::dimension::Dimension;
 use super::extension::extension;
-use super::level::level;
+use super::level::{NO_LEVEL, level};
 use super::operands::{Packing, element, flops, form};
 use hbbp_code::blocks::{Flow, Form, memory_access};
+use hbbp_decode::Modern;
 
 /// The static properties of an instruction form.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -71,7 +72,38 @@ pub enum Lock {
 impl Class {
     /// The class of a form with control flow `flow`. `None` for invalid bytes.
     pub fn of(form: &Form, flow: Flow) -> Option<Self> {
-        Some(Self::new(&form.decoded()?, flow))
+        let mut class = Self::new(&form.decoded()?, flow);
+        if let Some(modern) = form.modern() {
+            class.become_modern(modern);
+        }
+        Some(class)
+    }
+
+    /// Takes over what differs from the instruction that iced-x86 knows.
+    fn become_modern(&mut self, modern: Modern) {
+        self.extension = modern.extension.name().to_owned();
+        if let Some(mnemonic) = modern.mnemonic.filter(|_| modern.has_new_destination) {
+            // The nearest one is a comparison, if it is in memory.
+            self.category = category(mnemonic);
+        }
+        self.element = by_mnemonic(modern.mnemonic).unwrap_or(self.element);
+        // No level has it (System V ABI, AMD64 supplement 1.0, table 3.1).
+        self.level = NO_LEVEL;
+        let operands = self.form.split_once(' ').map_or("", |(_, operands)| operands);
+        let destination = operands.split(", ").find(|operand| operand.starts_with('R'));
+        let destination = destination.filter(|_| modern.has_new_destination);
+        let mnemonic = modern
+            .mnemonic
+            .map_or_else(|| self.mnemonic.clone(), str::to_owned);
+        let operands: Vec<&str> = destination
+            .into_iter()
+            .chain([operands])
+            .filter(|text| !text.is_empty())
+            .collect();
+        self.form = format!("{mnemonic} {}", operands.join(", "))
+            .trim_end()
+            .to_owned();
+        self.mnemonic = mnemonic;
     }
 
     /// The class of a decoded instruction.
@@ -139,6 +171,16 @@ impl Lock {
             Self::Prefixed => "locked",
             Self::Implied => "locked (implied)",
         }
+    }
+}
+
+/// The type of the data elements of an instruction of AVX10.2, whose nearest one may have another.
+fn by_mnemonic(mnemonic: Option<&str>) -> Option<&'static str> {
+    let mnemonic = mnemonic?;
+    match mnemonic {
+        _ if mnemonic.ends_with("BF16") => Some("bfloat16"),
+        "VMINMAXPH" | "VMINMAXSH" => Some("float16"),
+        _ => None,
     }
 }
 

@@ -6,7 +6,9 @@ use iced_x86::{Code, CpuidFeature, Mnemonic};
 use super::extension::is_base;
 
 /// Names of the levels; the last is that of instructions that no level has, such as AES or VNNI.
-pub(super) const LEVELS: [&str; 5] = ["v1", "v2", "v3", "v4", "no level"];
+pub(super) const LEVELS: [&str; 5] = ["v1", "v2", "v3", "v4", NO_LEVEL];
+/// That of an instruction that no level has.
+pub(super) const NO_LEVEL: &str = "no level";
 
 /// The name of the level of an instruction.
 pub(super) fn level(code: Code) -> &'static str {

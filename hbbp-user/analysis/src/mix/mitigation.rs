@@ -9,7 +9,8 @@
 
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use hbbp_decode::Decoder;
+use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 use super::symbols::function;
 use hbbp_model::addr::ImageAddr;
@@ -93,7 +94,7 @@ pub fn block_mitigations(module: &Module, text: &Text, block: Range<usize>) -> V
     let start = text.start.0.saturating_add(block.start as u64);
     let before = text.bytes.get(..block.start).unwrap_or(&[]);
     let bytes = text.bytes.get(block).filter(|_| module.kind.is_kernel());
-    let decoder = Decoder::try_with_ip(64, bytes.unwrap_or(&[]), start, DecoderOptions::NONE);
+    let decoder = Decoder::try_with_ip(64, bytes.unwrap_or(&[]), start);
     let block: Vec<Instruction> = decoder.into_iter().flatten().collect();
     let function = function(module, ImageAddr(start)).unwrap_or_default();
     mitigations(&function, &block, before)
@@ -213,12 +214,12 @@ fn switches_tables(before: &[Instruction]) -> Option<(usize, &'static str)> {
 
 #[cfg(test)]
 mod tests {
-    use iced_x86::{Decoder, DecoderOptions};
 
     use super::*;
 
     fn names(function: &str, bytes: &[u8], before: &[u8]) -> Vec<&'static str> {
-        let block: Vec<Instruction> = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE)
+        let block: Vec<Instruction> = Decoder::try_with_ip(64, bytes, 0x1000)
+            .unwrap()
             .into_iter()
             .collect();
         mitigations(function, &block, before)

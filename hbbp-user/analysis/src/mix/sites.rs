@@ -1,7 +1,8 @@
 //! Values of the dimensions that depend on where an instruction is: its module, function, source line, process image,
 //! and what its surroundings say of it.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};
+use hbbp_decode::Decoder;
+use iced_x86::Instruction as Decoded;
 
 use super::dimension::Dimension;
 use super::mitigation::mitigations;
@@ -261,7 +262,7 @@ impl Here<'_> {
         let from = instruction.offset as usize;
         let bytes = self.bytes.bytes.get(from..).unwrap_or(&[]);
         let addr = self.text.addr(instruction);
-        let decoder = Decoder::try_with_ip(bits, bytes, addr.0, DecoderOptions::NONE);
+        let decoder = Decoder::try_with_ip(bits, bytes, addr.0);
         decoder.map_or_else(|_| Decoded::new(), |mut decoder| decoder.decode())
     }
 

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
 
-use iced_x86::{Decoder, DecoderOptions};
+use hbbp_decode::Decoder;
 
 use hbbp_code::blocks::{BlockMap, TextBlocks};
 use hbbp_code::locate::{Located, TextIdx};
@@ -233,9 +233,7 @@ fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, text: TextIdx, at: u32) -
         let bits = snapshot.modules.get(text.module.0 as usize)?.kind.bits();
         let from = instruction.offset as usize;
         let bytes = text.bytes.get(from..from + usize::from(instruction.len))?;
-        let decoded = Decoder::try_with_ip(bits, bytes, 0, DecoderOptions::NONE)
-            .ok()?
-            .decode();
+        let decoded = Decoder::try_with_ip(bits, bytes, 0).ok()?.decode();
         Some(decoded.is_string_instruction() && (decoded.has_rep_prefix() || decoded.has_repne_prefix()))
     });
     found.unwrap_or(false)

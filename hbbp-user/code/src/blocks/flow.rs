@@ -1,6 +1,7 @@
 //! Where control goes from an instruction.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
+use hbbp_decode::Decoder;
+use iced_x86::{Code, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
 use hbbp_model::addr::ImageAddr;
 
@@ -87,8 +88,7 @@ pub(super) fn target(instruction: &Decoded) -> Option<ImageAddr> {
 
 /// The target of the direct near branch whose bytes stand at `addr`.
 pub fn direct_target(bits: u32, bytes: &[u8], addr: ImageAddr) -> Option<ImageAddr> {
-    let options = DecoderOptions::NONE;
-    let mut decoder = Decoder::try_with_ip(bits, bytes, addr.0, options).ok()?;
+    let mut decoder = Decoder::try_with_ip(bits, bytes, addr.0).ok()?;
     target(&decoder.decode())
 }
 

@@ -1,6 +1,9 @@
 //! Instructions and their forms: a mix classifies thousands of distinct forms instead of millions of instructions.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded, OpKind};
+use std::collections::HashMap;
+
+use hbbp_decode::{Decoder, Modern};
+use iced_x86::{Instruction as Decoded, OpKind};
 
 use super::flow::{Flow, flow};
 use super::layout::Layout;
@@ -22,24 +25,46 @@ pub struct Form {
     pub(super) bits: u32,
 }
 
+/// What tells the form of an instruction.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'a> {
+    /// The instruction, or the nearest one that iced-x86 knows.
+    pub(super) instruction: &'a Decoded,
+    /// What differs from it.
+    pub(super) modern: Option<Modern>,
+    /// Operand and address size of the code.
+    pub(super) bits: u32,
+}
+
 /// Interned forms.
 #[derive(Debug, Default)]
 pub(super) struct Forms {
     forms: Vec<Form>,
     /// The form of each opcode and its flags, with its control flow.
     by_key: Vec<Option<(FormIdx, Flow)>>,
+    /// The same of instructions that the decoder rewrites.
+    modern: HashMap<(usize, Modern), (FormIdx, Flow)>,
     /// The same for the keys of [`Layout`], once the decoder has found it.
     by_layout: Vec<Option<(FormIdx, Flow)>>,
 }
 
 impl Form {
-    /// The first instruction of this form; `None` for bytes that are none.
+    /// The first instruction of this form; `None` for bytes that are none. Where [`Self::modern`] says that it is another
+    /// one, the nearest that iced-x86 knows.
     pub fn decoded(&self) -> Option<Decoded> {
+        self.first().map(|(decoded, _)| decoded)
+    }
+
+    /// What the instructions of this form are where they differ from [`Self::decoded`].
+    pub fn modern(&self) -> Option<Modern> {
+        self.first()?.1
+    }
+
+    fn first(&self) -> Option<(Decoded, Option<Modern>)> {
         let bytes = self.example.get(..usize::from(self.len))?;
-        let decoded = Decoder::try_new(self.bits, bytes, DecoderOptions::NONE)
-            .ok()?
-            .decode();
-        (!decoded.is_invalid()).then_some(decoded)
+        let mut decoder = Decoder::try_with_ip(self.bits, bytes, 0).ok()?;
+        let decoded = decoder.decode();
+        (!decoded.is_invalid()).then_some((decoded, decoder.modern()))
     }
 }
 
@@ -66,10 +91,14 @@ impl Forms {
     /// decoder has too few forms.
     pub(super) fn intern<'a>(
         &mut self,
-        instruction: &Decoded,
-        bits: u32,
+        shape: Shape<'_>,
         bytes: impl FnOnce() -> Option<&'a [u8]>,
     ) -> Option<(FormIdx, Flow)> {
+        let Shape {
+            instruction,
+            modern,
+            bits,
+        } = shape;
         // A missing operand counts as a register, and the fifth is never in memory.
         let in_memory = instruction.op0_kind() == OpKind::Memory
             || instruction.op1_kind() == OpKind::Memory
@@ -80,14 +109,27 @@ impl Forms {
         let key = flags.iter().fold(instruction.code() as usize, |key, flag| {
             key << 1 | usize::from(*flag)
         });
-        match self.by_key.get(key) {
-            Some(&Some(known)) => Some(known),
-            _ => self.add(key, instruction, bits, bytes()?),
+        if let Some(modern) = modern {
+            if let Some(known) = self.modern.get(&(key, modern)) {
+                return Some(*known);
+            }
+            let known = self.add(instruction, bits, bytes()?)?;
+            self.modern.insert((key, modern), known);
+            return Some(known);
         }
+        if let Some(&Some(known)) = self.by_key.get(key) {
+            return Some(known);
+        }
+        let known = self.add(instruction, bits, bytes()?)?;
+        if self.by_key.len() <= key {
+            self.by_key.resize(key + 1, None);
+        }
+        *self.by_key.get_mut(key)? = Some(known);
+        Some(known)
     }
 
     #[cold]
-    fn add(&mut self, key: usize, instruction: &Decoded, bits: u32, bytes: &[u8]) -> Option<(FormIdx, Flow)> {
+    fn add(&mut self, instruction: &Decoded, bits: u32, bytes: &[u8]) -> Option<(FormIdx, Flow)> {
         let known = (FormIdx(u16::try_from(self.forms.len()).ok()?), flow(instruction));
         let mut form = Form {
             example: [0; LONGEST],
@@ -99,10 +141,6 @@ impl Forms {
             form.len += 1;
         }
         self.forms.push(form);
-        if self.by_key.len() <= key {
-            self.by_key.resize(key + 1, None);
-        }
-        *self.by_key.get_mut(key)? = Some(known);
         Some(known)
     }
 }

@@ -7,10 +7,11 @@
 
 use std::sync::OnceLock;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction as Decoded};
+use hbbp_decode::{Decoder, Modern};
+use iced_x86::Instruction as Decoded;
 
 use super::flow::{Flow, target};
-use super::form::{FormIdx, Forms, Instruction, LONGEST};
+use super::form::{FormIdx, Forms, Instruction, LONGEST, Shape};
 use super::layout::{LOOKED_AT, Layout};
 use super::near::Near;
 use super::split::firsts;
@@ -49,7 +50,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
         ..Sweep::default()
     };
     let end = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let Ok(decoder) = Decoder::try_with_ip(bits, bytes, start.0, DecoderOptions::NONE) else {
+    let Ok(decoder) = Decoder::try_with_ip(bits, bytes, start.0) else {
         sweep.fill(0, end);
         return sweep;
     };
@@ -57,6 +58,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
         decoder,
         start,
         decoded: Decoded::new(),
+        modern: None,
     };
     let mut sweeper = Sweeper {
         bytes,
@@ -153,7 +155,7 @@ impl Sweeper<'_, '_> {
             return boundary;
         }
         let whole = self.bytes.get(offset as usize..next as usize);
-        let Some((form, flow)) = self.forms.intern(&self.cursor.decoded, self.bits, || whole) else {
+        let Some((form, flow)) = self.forms.intern(self.cursor.shape(self.bits), || whole) else {
             self.sweep.fill(offset, next);
             return next;
         };
@@ -253,7 +255,7 @@ impl Sweep {
     /// that jumps past a LOCK prefix on a uniprocessor machine. Returns the first boundary that does not.
     fn alias(&mut self, known: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
         let idx = u32::try_from(self.instructions.len()).ok()?;
-        let whole = cursor.decoded;
+        let (whole, modern) = (cursor.decoded, cursor.modern);
         let mut wrong = None;
         for &k in known.iter().take_while(|k| **k < next) {
             let ends_alike = cursor.decode(k).is_some_and(|len| k + u32::from(len) == next);
@@ -263,7 +265,7 @@ impl Sweep {
                 wrong = wrong.or(Some(k));
             }
         }
-        cursor.decoded = whole;
+        (cursor.decoded, cursor.modern) = (whole, modern);
         wrong
     }
 }
@@ -273,18 +275,30 @@ struct Cursor<'a> {
     decoder: Decoder<'a>,
     start: ImageAddr,
     decoded: Decoded,
+    /// Where the instruction differs from `decoded`.
+    modern: Option<Modern>,
 }
 
 impl Cursor<'_> {
+    /// What the last decoded instruction is, in code of so many bits.
+    const fn shape(&self, bits: u32) -> Shape<'_> {
+        Shape {
+            instruction: &self.decoded,
+            modern: self.modern,
+            bits,
+        }
+    }
+
     /// Decodes the instruction at `offset`; its length, or `None` where there is none.
     fn decode(&mut self, offset: u32) -> Option<u8> {
         let position = usize::try_from(offset).ok()?;
         // Usually the decoder is already at this offset.
         if self.decoder.position() != position {
-            self.decoder.set_position(position).ok()?;
-            self.decoder.set_ip(self.start.0.wrapping_add(u64::from(offset)));
+            let ip = self.start.0.wrapping_add(u64::from(offset));
+            self.decoder.go_to(position, ip).ok()?;
         }
         self.decoder.decode_out(&mut self.decoded);
+        self.modern = self.decoder.modern();
         if self.decoded.is_invalid() {
             None
         } else {

@@ -11,7 +11,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use iced_x86::{Decoder, DecoderOptions, Formatter as _, GasFormatter, Instruction};
+use hbbp_decode::Decoder;
+use iced_x86::{Formatter as _, GasFormatter, Instruction};
 
 use super::counted::{Counted, Only, is_in};
 use super::image::Written;
@@ -74,9 +75,7 @@ pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write
         }
         let module = counted.module(block.site);
         let bits = module.map_or(64, |module| module.kind.bits());
-        let Ok(mut decoder) =
-            Decoder::try_with_ip(bits, block.bytes, block.site.addr.0, DecoderOptions::NONE)
-        else {
+        let Ok(mut decoder) = Decoder::try_with_ip(bits, block.bytes, block.site.addr.0) else {
             written.leave_out("executions of blocks that cannot be decoded", block.count);
             continue;
         };

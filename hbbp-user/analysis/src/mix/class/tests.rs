@@ -99,3 +99,74 @@ fn decoder_instructions_all_have_a_category() {
         .collect();
     assert!(without.is_empty(), "{without:?}");
 }
+
+/// What a form has in common with its tables: mnemonic, extension, level, category, memory, element and operands.
+fn modern(bytes: &[u8]) -> String {
+    let class = class(bytes);
+    let Class {
+        mnemonic,
+        extension,
+        level,
+        element,
+        form,
+        ..
+    } = &class;
+    let (category, memory) = (class.category.name(), class.memory.name());
+    format!("{mnemonic} {extension} {level}/{category}/{memory}/{element}/{form}")
+}
+
+#[test]
+fn instructions_of_apx_and_avx10_have_their_own_classes() {
+    let cases: [(&[u8], &str); 8] = [
+        // add rax, r17
+        (
+            &[0xd5, 0x18, 0x01, 0xc8],
+            "ADD APX_F no level/arithmetic/none/int64/ADD R64, R64",
+        ),
+        // add rbx, [rcx], 0x11
+        (
+            &[0x62, 0xf4, 0xe4, 0x18, 0x83, 0x01, 0x11],
+            "ADD APX_F no level/arithmetic/read/int64/ADD M64, I64",
+        ),
+        // {nf} add rbx, rcx, rax
+        (
+            &[0x62, 0xf4, 0xe4, 0x1c, 0x01, 0xc1],
+            "ADD APX_F no level/arithmetic/none/int64/ADD R64, R64, R64",
+        ),
+        // ccmpne {dfv=} rcx, rax
+        (
+            &[0x62, 0xf4, 0x84, 0x05, 0x39, 0xc1],
+            "CCMPNE APX_F no level/compare/none/int64/CCMPNE R64, R64",
+        ),
+        // push2 rcx, rbx
+        (
+            &[0x62, 0xf4, 0x64, 0x18, 0xff, 0xf1],
+            "PUSH2 APX_F no level/stack/write/int64/PUSH2 R64",
+        ),
+        // {nf} andn
+        (
+            &[0x62, 0xf2, 0xe4, 0x0c, 0xf2, 0xc1],
+            "ANDN APX_F no level/logic/none/int64/ANDN R64, R64, R64",
+        ),
+        // vaddbf16 xmm2, xmm0, [rcx]
+        (
+            &[0x62, 0xf5, 0x7d, 0x08, 0x58, 0x11],
+            "VADDBF16 AVX10.2 no level/arithmetic/read/bfloat16/VADDBF16 XMM, XMM, M128",
+        ),
+        // jmpabs 0
+        (
+            &[0xd5, 0, 0xa1, 0, 0, 0, 0, 0, 0, 0, 0],
+            "JMPABS APX_F no level/branch, unconditional/none/none/JMPABS REL",
+        ),
+    ];
+    for (bytes, expected) in cases {
+        assert_eq!(modern(bytes), expected, "{bytes:x?}");
+    }
+}
+
+#[test]
+fn forms_of_apx_stay_apart_from_those_without() {
+    let extension = |bytes: &[u8]| class(bytes).extension;
+    assert_eq!(extension(&[0x48, 0x01, 0xc8]), "BASE");
+    assert_eq!(extension(&[0x62, 0xf4, 0xfc, 0x08, 0x01, 0xc8]), "APX_F");
+}

@@ -1,0 +1,310 @@
+//! Instructions of the first three opcode maps under EVEX, which are in its map 4 (APX specification, chapter 5).
+
+use crate::evex::Evex;
+use crate::modern::Modern;
+use crate::rewritten::{Bytes, Rewritten};
+
+/// The map of EVEX that has them.
+pub(crate) const MAP: u8 = 4;
+
+/// Mnemonics by condition, in the order of the codes; CCMP and CTEST have `true` and `false` in place of parity.
+const CFCMOV: [&str; 16] = [
+    "CFCMOVO", "CFCMOVNO", "CFCMOVB", "CFCMOVAE", "CFCMOVE", "CFCMOVNE", "CFCMOVBE", "CFCMOVA", "CFCMOVS",
+    "CFCMOVNS", "CFCMOVP", "CFCMOVNP", "CFCMOVL", "CFCMOVGE", "CFCMOVLE", "CFCMOVG",
+];
+const SETZU: [&str; 16] = [
+    "SETZUO", "SETZUNO", "SETZUB", "SETZUAE", "SETZUE", "SETZUNE", "SETZUBE", "SETZUA", "SETZUS", "SETZUNS",
+    "SETZUP", "SETZUNP", "SETZUL", "SETZUGE", "SETZULE", "SETZUG",
+];
+const CCMP: [&str; 16] = [
+    "CCMPO", "CCMPNO", "CCMPB", "CCMPAE", "CCMPE", "CCMPNE", "CCMPBE", "CCMPA", "CCMPS", "CCMPNS", "CCMPT",
+    "CCMPF", "CCMPL", "CCMPGE", "CCMPLE", "CCMPG",
+];
+const CTEST: [&str; 16] = [
+    "CTESTO", "CTESTNO", "CTESTB", "CTESTAE", "CTESTE", "CTESTNE", "CTESTBE", "CTESTA", "CTESTS", "CTESTNS",
+    "CTESTT", "CTESTF", "CTESTL", "CTESTGE", "CTESTLE", "CTESTG",
+];
+/// By the opcode's row, and by ModRM.reg of immediate values.
+const ARITHMETIC: [&str; 8] = ["ADD", "OR", "ADC", "SBB", "AND", "SUB", "XOR", "CMP"];
+/// By ModRM.reg.
+const SHIFTS: [&str; 8] = ["ROL", "ROR", "RCL", "RCR", "SHL", "SHR", "SHL", "SAR"];
+
+/// The opcode maps of instructions without EVEX: one byte, 0x0f, 0x0f 0x38.
+#[derive(Clone, Copy)]
+enum Map {
+    One,
+    Two,
+    Three,
+}
+
+/// An instruction without EVEX.
+#[derive(Clone, Copy)]
+struct Older {
+    /// A prefix that belongs to the opcode, besides that of the operand size.
+    prefix: Option<u8>,
+    map: Map,
+    opcode: u8,
+    mnemonic: Option<&'static str>,
+    /// Whether it is a comparison with an immediate value in place of an instruction whose result goes elsewhere: it reads what
+    /// that one reads, and writes nothing.
+    only_reads: bool,
+}
+
+impl Older {
+    const fn one(opcode: u8) -> Self {
+        Self {
+            prefix: None,
+            map: Map::One,
+            opcode,
+            mnemonic: None,
+            only_reads: false,
+        }
+    }
+
+    const fn two(opcode: u8) -> Self {
+        Self {
+            map: Map::Two,
+            ..Self::one(opcode)
+        }
+    }
+
+    const fn three(opcode: u8) -> Self {
+        Self {
+            map: Map::Three,
+            ..Self::one(opcode)
+        }
+    }
+
+    const fn with(self, prefix: u8) -> Self {
+        Self {
+            prefix: Some(prefix),
+            ..self
+        }
+    }
+
+    const fn called(self, mnemonic: &'static str) -> Self {
+        Self {
+            mnemonic: Some(mnemonic),
+            ..self
+        }
+    }
+}
+
+/// Rewrites an instruction of map 4 to one without EVEX.
+pub(crate) fn rewritten(evex: &Evex<'_>) -> Option<Rewritten> {
+    let mut older = older(evex)?;
+    let new_destination = evex.has_new_destination() && writes_elsewhere(evex);
+    if new_destination && !evex.has_register() {
+        older = reading(evex, older);
+    }
+    let modern = Modern {
+        mnemonic: older.mnemonic,
+        has_new_destination: new_destination,
+        ..Modern::APX
+    };
+    let size: &[u8] = if evex.implied() == 1 && older.prefix != Some(0x66) {
+        &[0x66]
+    } else {
+        &[]
+    };
+    let escape: &[u8] = match older.map {
+        Map::One => &[],
+        Map::Two => &[0x0f],
+        Map::Three => &[0x0f, 0x38],
+    };
+    let head = Bytes::of(evex.prefixes)
+        .and(size)
+        .and(older.prefix.as_slice())
+        .and(&[evex.rex()])
+        .and(escape)
+        .and(&[older.opcode]);
+    if !older.only_reads {
+        return Some(Rewritten::new(modern, evex.head(), head, evex.tail));
+    }
+    // ModRM.reg of CMP is 7.
+    let (modrm, tail) = evex.tail.split_first()?;
+    let head = head.and(&[modrm | 7 << 3]);
+    let rewritten = Rewritten::new(modern, evex.head() + 1, head, tail);
+    Some(if has_immediate_byte(evex.opcode) {
+        rewritten
+    } else {
+        rewritten.with_added_byte()
+    })
+}
+
+/// Whether bit 4 of the payload stands for a new destination; in others it makes the upper half zero, or names another
+/// instruction.
+fn writes_elsewhere(evex: &Evex<'_>) -> bool {
+    match evex.opcode {
+        0x40..=0x4f => evex.implied() < 2,
+        0x69 | 0x6b | 0x8f => false,
+        0xff => evex.reg() != 6,
+        _ => true,
+    }
+}
+
+/// The same instruction in a form that reads its operand in memory and does not write it.
+fn reading(evex: &Evex<'_>, older: Older) -> Older {
+    match (older.map, evex.opcode) {
+        // From memory to the register.
+        (Map::One, 0x00..=0x33) => Older {
+            opcode: older.opcode | 2,
+            ..older
+        },
+        // These have the register as destination already.
+        (_, 0x40..=0x4f | 0x66 | 0xaf) => older,
+        _ => {
+            let is_byte = older.opcode & 1 == 0 && matches!(older.map, Map::One);
+            let opcode = match evex.opcode {
+                0x81 => 0x81,
+                _ if is_byte && evex.opcode != 0x83 => 0x80,
+                _ => 0x83,
+            };
+            Older {
+                only_reads: true,
+                mnemonic: mnemonic(evex),
+                ..Older::one(opcode)
+            }
+        }
+    }
+}
+
+/// The mnemonic of what [`reading`] makes a comparison of.
+fn mnemonic(evex: &Evex<'_>) -> Option<&'static str> {
+    let reg = usize::from(evex.reg());
+    let name = match evex.opcode {
+        0x24 | 0xa5 => "SHLD",
+        0x2c | 0xad => "SHRD",
+        0x80 | 0x81 | 0x83 => ARITHMETIC.get(reg)?,
+        0xc0 | 0xc1 | 0xd0..=0xd3 => SHIFTS.get(reg)?,
+        0xf6 | 0xf7 if reg == 2 => "NOT",
+        0xf6 | 0xf7 => "NEG",
+        _ if reg == 0 => "INC",
+        _ => "DEC",
+    };
+    Some(name)
+}
+
+/// Whether it ends in an immediate value of the size that a comparison has as well.
+const fn has_immediate_byte(opcode: u8) -> bool {
+    matches!(opcode, 0x24 | 0x2c | 0x80 | 0x81 | 0x83 | 0xc0 | 0xc1)
+}
+
+/// The instruction without EVEX that does the same, or nearly so; `None` where there is no instruction.
+fn older(evex: &Evex<'_>) -> Option<Older> {
+    let (opcode, reg, implied) = (evex.opcode, evex.reg(), evex.implied());
+    let condition = usize::from(opcode & 0xf);
+    let is_register = evex.has_register();
+    let (new_destination, no_flags) = (evex.has_new_destination(), evex.has_no_flags());
+    if let Some(compare) = conditional(evex) {
+        return compare;
+    }
+    let size_only = implied < 2;
+    let is_pair = implied == 0 || implied == 1 && evex.is_wide();
+    let older = match (opcode, implied) {
+        (0x10..=0x13 | 0x18..=0x1b, 0 | 1) if no_flags => return None,
+        (0x00..=0x03 | 0x08..=0x0b | 0x10..=0x13 | 0x18..=0x1b, 0 | 1) => Older::one(opcode),
+        (0x20..=0x23 | 0x28..=0x2b | 0x30..=0x33, 0 | 1) => Older::one(opcode),
+        (0x24, 0 | 1) => Older::two(0xa4),
+        (0x2c, 0 | 1) => Older::two(0xac),
+        (0xa5 | 0xad | 0xaf, 0 | 1) => Older::two(opcode),
+        (0x40..=0x4f, 0 | 1) => match (new_destination, no_flags) {
+            (true, false) => Older::two(opcode),
+            (false, true) => Older::one(0x89).called(CFCMOV.get(condition)?),
+            _ => Older::two(opcode).called(CFCMOV.get(condition)?),
+        },
+        (0x40..=0x4f, 3) if no_flags => return None,
+        (0x40..=0x4f, 3) if new_destination => Older::two(0x50 + opcode).called(SETZU.get(condition)?),
+        (0x40..=0x4f, 3) => Older::two(0x50 + opcode),
+        (0x60, 0 | 1) if is_register => Older::one(0x8b).called("MOVBE"),
+        (0x61, 0 | 1) if is_register => Older::one(0x89).called("MOVBE"),
+        (0x60 | 0x61, 0 | 1) => Older::three(0x90 + opcode),
+        (0x65, 1) => Older::three(0xf5).with(0x66),
+        (0x66, 0) => Older::three(0xf6),
+        (0x66, 1) => Older::three(0xf6).with(0x66),
+        (0x66, 2) => Older::three(0xf6).with(0xf3),
+        (0x69 | 0x6b, 0 | 1) if new_destination => Older::one(opcode).called("IMULZU"),
+        (0x69 | 0x6b, 0 | 1) => Older::one(opcode),
+        (0x80 | 0x81 | 0x83, 0 | 1) if no_flags && matches!(reg, 2 | 3) => return None,
+        (0x80 | 0x81 | 0x83, 0 | 1) => Older::one(opcode),
+        (0x88, 0 | 1) => Older::two(0xb8).with(0xf3),
+        (0x8a | 0x8b, 0 | 1) if !is_register => Older::one(opcode).called("MOVRS"),
+        (0x8f, _) if is_pair && reg == 0 && new_destination && is_register => {
+            Older::one(opcode).called(if evex.is_wide() { "POP2P" } else { "POP2" })
+        }
+        (0xc0 | 0xc1 | 0xd0..=0xd3, 0 | 1) if !(no_flags && matches!(reg, 2 | 3) || reg == 6) => {
+            Older::one(opcode)
+        }
+        (0xf0 | 0xf1, 0 | 1) => Older::three(opcode).with(0xf2),
+        (0xf0 | 0xf1 | 0xf2, 2) if !is_register => Older::three(opcode - 0x70).with(0x66),
+        (0xf4, 0 | 1) => Older::two(0xbc).with(0xf3),
+        (0xf5, 0 | 1) => Older::two(0xbd).with(0xf3),
+        (0xf6 | 0xf7, _) if reg == 1 || reg == 2 && no_flags => return None,
+        (0xf6 | 0xf7, 0 | 1) => Older::one(opcode),
+        (0xf8, 1) if !is_register => Older::three(opcode).with(0x66),
+        (0xf8, 2) if !is_register => Older::three(opcode).with(0xf3),
+        (0xf8, 3) if !is_register => Older::three(opcode).with(0xf2),
+        (0xf8, 2) => Older::one(0x89).called("UWRMSR"),
+        (0xf8, 3) => Older::one(0x89).called("URDMSR"),
+        (0xf9, 0) if !is_register => Older::three(opcode),
+        (0xfc, _) if !is_register => {
+            let by_implied = ["AADD", "AAND", "AXOR", "AOR"];
+            Older::one(0x01).called(by_implied.get(usize::from(implied))?)
+        }
+        (0xfe | 0xff, 0 | 1) if reg < 2 => Older::one(opcode),
+        (0xff, _) if is_pair && reg == 6 && new_destination && is_register => {
+            Older::one(opcode).called(if evex.is_wide() { "PUSH2P" } else { "PUSH2" })
+        }
+        _ => return None,
+    };
+    // Without a new destination the field of its register is not used.
+    let has_second = new_destination && (writes_elsewhere(evex) || matches!(opcode, 0x8f | 0xff));
+    let is_plain = evex.last() & 0xe3 == 0 && (has_second || evex.has_no_second());
+    let allows = |field: bool, allowed: bool| allowed || !field;
+    let may_leave_flags = size_only && leaves_flags(opcode);
+    let may_have_new = match opcode {
+        0x40..=0x4f => implied != 2,
+        0x66 => implied != 0,
+        _ => size_only && has_new_form(evex),
+    };
+    let is_sized = implied == 1 && has_no_size(evex);
+    let is_defined = is_plain && !is_sized && allows(no_flags, may_leave_flags);
+    (is_defined && allows(new_destination, may_have_new)).then_some(older)
+}
+
+/// CCMP and CTEST, which compare if a condition of the flags holds; the outer `None` is for other opcodes.
+fn conditional(evex: &Evex<'_>) -> Option<Option<Older>> {
+    let names = match (evex.opcode, evex.reg()) {
+        (0x38..=0x3b, _) | (0x80 | 0x81 | 0x83, 7) => &CCMP,
+        (0x84 | 0x85, _) | (0xf6 | 0xf7, 0) => &CTEST,
+        _ => return None,
+    };
+    let is_sized = evex.implied() == 1 && has_no_size(evex);
+    let is_defined = evex.last() & 0xf0 == 0 && evex.implied() < 2 && !is_sized;
+    let name = names.get(usize::from(evex.last() & 0xf)).filter(|_| is_defined);
+    Some(name.map(|name| Older::one(evex.opcode).called(name)))
+}
+
+/// Whether it works on bytes, so that a prefix of the operand size stands for nothing; W makes up for it.
+const fn has_no_size(evex: &Evex<'_>) -> bool {
+    match evex.opcode {
+        _ if evex.is_wide() => false,
+        0x24 | 0x2c => false,
+        0x00..=0x3f | 0x80 | 0x84 | 0x8a | 0xc0 | 0xd0 | 0xd2 | 0xf0 | 0xf6 | 0xfe => evex.opcode & 1 == 0,
+        _ => false,
+    }
+}
+
+/// Whether an instruction has a form that leaves the flags as they are.
+const fn leaves_flags(opcode: u8) -> bool {
+    !matches!(opcode, 0x60 | 0x61 | 0x65 | 0x66 | 0x8a | 0x8b | 0x8f | 0xf0..=0xf2 | 0xf8..=0xfc)
+}
+
+/// Whether an instruction has a form with a new destination, or the bit of it names another one.
+fn has_new_form(evex: &Evex<'_>) -> bool {
+    match evex.opcode {
+        0xf6 | 0xf7 => matches!(evex.reg(), 2 | 3),
+        0x60 | 0x61 | 0x65 | 0x88 | 0x8a | 0x8b | 0xf0..=0xf5 | 0xf8..=0xfc => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,153 @@
+//! The decoder.
+
+use iced_x86::{Decoder as Iced, DecoderOptions, IcedError, Instruction};
+
+use crate::apx;
+use crate::evex::{self, EVEX, Evex};
+use crate::modern::Modern;
+use crate::rewritten::{Bytes, LONGEST, Rewritten};
+use crate::rex2::{self, JMPABS, REX2};
+
+/// Decodes instructions, one after the other.
+pub struct Decoder<'a> {
+    iced: Iced<'a>,
+    bytes: &'a [u8],
+    modern: Option<Modern>,
+}
+
+impl<'a> Decoder<'a> {
+    /// Of code of `bits` bits whose first byte has the address `ip`.
+    ///
+    /// # Errors
+    /// When there is no code of so many bits.
+    pub fn try_with_ip(bits: u32, bytes: &'a [u8], ip: u64) -> Result<Self, IcedError> {
+        Ok(Self {
+            iced: Iced::try_with_ip(bits, bytes, ip, DecoderOptions::NONE)?,
+            bytes,
+            modern: None,
+        })
+    }
+
+    /// Whether there are more bytes.
+    pub fn can_decode(&self) -> bool {
+        self.iced.can_decode()
+    }
+
+    /// Offset of the next instruction in bytes.
+    pub fn position(&self) -> usize {
+        self.iced.position()
+    }
+
+    /// Sets the offset of the next instruction, and its address.
+    ///
+    /// # Errors
+    /// When there is no such byte.
+    pub fn go_to(&mut self, position: usize, ip: u64) -> Result<(), IcedError> {
+        self.iced.set_position(position)?;
+        self.iced.set_ip(ip);
+        Ok(())
+    }
+
+    /// Decodes the next instruction. Where iced-x86 does not know it, it is the nearest one that iced-x86 knows, with the
+    /// length of the one that is there.
+    pub fn decode(&mut self) -> Instruction {
+        let mut instruction = Instruction::default();
+        self.decode_out(&mut instruction);
+        instruction
+    }
+
+    /// The same, into `instruction`.
+    #[inline]
+    pub fn decode_out(&mut self, instruction: &mut Instruction) {
+        let (position, ip) = (self.iced.position(), self.iced.ip());
+        self.iced.decode_out(instruction);
+        self.modern = None;
+        if instruction.is_invalid() && self.iced.bitness() == 64 {
+            self.decode_modern(position, ip, instruction);
+        }
+    }
+
+    /// What the last instruction is where it differs from the one that was returned.
+    pub const fn modern(&self) -> Option<Modern> {
+        self.modern
+    }
+
+    #[cold]
+    fn decode_modern(&mut self, position: usize, ip: u64, instruction: &mut Instruction) {
+        let Some((modern, found)) = decoded(self.bytes.get(position..).unwrap_or(&[]), ip) else {
+            return;
+        };
+        if self.go_to(position + found.len(), found.next_ip()).is_ok() {
+            self.modern = Some(modern);
+            *instruction = found;
+        }
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Instruction;
+
+    fn next(&mut self) -> Option<Instruction> {
+        self.can_decode().then(|| self.decode())
+    }
+}
+
+/// The instruction at the beginning of these bytes, if it is one that is rewritten.
+fn decoded(bytes: &[u8], ip: u64) -> Option<(Modern, Instruction)> {
+    let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
+    let n_prefixes = bytes.iter().take(LONGEST).take_while(is_prefix).count();
+    let (prefixes, rest) = bytes.split_at_checked(n_prefixes)?;
+    let rest = rest.get(..LONGEST).unwrap_or(rest);
+    if let [REX2, payload, JMPABS, target @ ..] = rest
+        && let Some(target) = target.first_chunk()
+        && prefixes.is_empty()
+        && payload & 0x88 == 0
+    {
+        return jump_to(u64::from_le_bytes(*target), ip);
+    }
+    let rewritten = match rest.first()? {
+        &REX2 => rex2::rewritten(prefixes, rest),
+        &EVEX => {
+            let evex = Evex::read(prefixes, rest)?;
+            match evex.map() {
+                apx::MAP => apx::rewritten(&evex),
+                _ => evex::to_vex(&evex).or_else(|| evex::to_avx512(&evex)),
+            }
+        }
+        _ => None,
+    }?;
+    let mut found = nearest(&rewritten, ip)?;
+    let len = rewritten.len_of(found.len()).filter(|len| *len <= bytes.len())?;
+    found.set_len(len);
+    found.set_ip(ip);
+    Some((rewritten.modern, found))
+}
+
+/// What an instruction is rewritten to, with the addresses that it refers to.
+fn nearest(rewritten: &Rewritten, ip: u64) -> Option<Instruction> {
+    // Addresses are relative to the end of the instruction.
+    let ip = ip.wrapping_add_signed(rewritten.longer_by() as i64);
+    let mut iced = Iced::try_with_ip(64, rewritten.bytes(), ip, DecoderOptions::NONE).ok()?;
+    let found = iced.decode();
+    (!found.is_invalid()).then_some(found)
+}
+
+/// A jump to an absolute address.
+fn jump_to(target: u64, ip: u64) -> Option<(Modern, Instruction)> {
+    /// Bytes of JMPABS: REX2, opcode, address.
+    const LEN: usize = 2 + 1 + 8;
+    let jump = Rewritten::new(
+        Modern::APX.called("JMPABS"),
+        LEN,
+        Bytes::of(&[0xe9, 0, 0, 0, 0]),
+        &[],
+    );
+    let mut found = nearest(&jump, ip)?;
+    found.set_near_branch64(target);
+    found.set_len(LEN);
+    found.set_ip(ip);
+    Some((jump.modern, found))
+}
+
+#[cfg(test)]
+mod tests;

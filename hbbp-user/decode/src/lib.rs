@@ -1,0 +1,15 @@
+//! A decoder of x86 instructions: iced-x86, extended by what it does not know, APX and AVX10.2.
+//!
+//! Sources: Intel Advanced Performance Extensions (Intel APX) Architecture Specification, 355828, chapters 3 to 5; Intel
+//! Advanced Vector Extensions 10.2 Architecture Specification, 361050, chapters 7 to 13.
+
+mod apx;
+mod avx10;
+mod decoder;
+mod evex;
+mod modern;
+mod rewritten;
+mod rex2;
+
+pub use decoder::Decoder;
+pub use modern::{Extension, Modern};

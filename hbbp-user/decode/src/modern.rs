@@ -1,0 +1,48 @@
+//! What a rewritten instruction is, where it differs from the one that it was rewritten to.
+
+/// What differs between an instruction and the nearest one that iced-x86 knows.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Modern {
+    /// The mnemonic in upper case, where it is another one.
+    pub mnemonic: Option<&'static str>,
+    /// What a processor must have to execute it.
+    pub extension: Extension,
+    /// Whether the result goes to one more register (`NDD`), and the other operands are only read.
+    pub has_new_destination: bool,
+}
+
+/// Extensions of the instruction set that iced-x86 does not know.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Extension {
+    /// Advanced Performance Extensions: registers r16 to r31, a new destination, no flags.
+    ApxF,
+    /// Advanced Vector Extensions 10.2.
+    Avx10_2,
+}
+
+impl Extension {
+    /// The name that the manuals give to its CPUID bit or version.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ApxF => "APX_F",
+            Self::Avx10_2 => "AVX10.2",
+        }
+    }
+}
+
+impl Modern {
+    /// An instruction of APX that has the mnemonic of the one it is rewritten to.
+    pub(crate) const APX: Self = Self {
+        mnemonic: None,
+        extension: Extension::ApxF,
+        has_new_destination: false,
+    };
+
+    /// The same with another mnemonic.
+    pub(crate) const fn called(self, mnemonic: &'static str) -> Self {
+        Self {
+            mnemonic: Some(mnemonic),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The bytes of an instruction, rewritten into those of another one.
+
+use crate::modern::Modern;
+
+/// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
+pub(crate) const LONGEST: usize = 15;
+/// Room for prefixes that make an instruction longer than the one it is of.
+const ROOM: usize = LONGEST + 4;
+
+/// Bytes that are put together one by one; those that do not fit are dropped, and the decoder then finds no instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes {
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl Bytes {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let none = Self {
+            bytes: [0; ROOM],
+            len: 0,
+        };
+        none.and(bytes)
+    }
+
+    /// The same, and these.
+    pub(crate) fn and(mut self, bytes: &[u8]) -> Self {
+        for byte in bytes {
+            if let Some(to) = self.bytes.get_mut(self.len) {
+                *to = *byte;
+                self.len += 1;
+            }
+        }
+        self
+    }
+}
+
+/// An instruction that iced-x86 knows, in place of one that it does not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rewritten {
+    bytes: Bytes,
+    /// Bytes that the instruction has more, or less if negative, than the one it is rewritten to.
+    longer_by: isize,
+    /// What differs.
+    pub(crate) modern: Modern,
+}
+
+impl Rewritten {
+    /// Of an instruction whose first bytes, as many as `head`, become `new_head`; the others follow in `tail`.
+    pub(crate) fn new(modern: Modern, head: usize, new_head: Bytes, tail: &[u8]) -> Self {
+        Self {
+            bytes: new_head.and(tail),
+            longer_by: head.cast_signed() - new_head.len.cast_signed(),
+            modern,
+        }
+    }
+
+    /// The same, where the new instruction has one byte of an immediate value that the old one lacks.
+    pub(crate) const fn with_added_byte(mut self) -> Self {
+        self.longer_by -= 1;
+        self
+    }
+
+    /// The new bytes; zeros follow those that are known.
+    pub(crate) const fn bytes(&self) -> &[u8] {
+        &self.bytes.bytes
+    }
+
+    /// Bytes that the instruction is longer than the new one.
+    pub(crate) const fn longer_by(&self) -> isize {
+        self.longer_by
+    }
+
+    /// The length of the instruction where that of the new one is `len`; `None` beyond what a processor executes.
+    pub(crate) fn len_of(&self, len: usize) -> Option<usize> {
+        let len = len.checked_add_signed(self.longer_by)?;
+        (len <= LONGEST).then_some(len)
+    }
+}
