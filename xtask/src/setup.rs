@@ -47,8 +47,31 @@ const PROMTOOL: &str = "target/promtool";
 /// What cargo-deb asks for the libraries of a program.
 const DEBIAN_PACKAGER: &str = "dpkg-dev";
 
-/// The version of cargo-deb.
-const PACKAGER_VERSION: &str = "3.8.0";
+/// A subcommand of cargo's that makes a file of a release, in a fixed version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packager {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// For the Debian package, which a test reads too.
+const DEB: Packager = Packager {
+    name: "deb",
+    version: "3.8.0",
+};
+
+/// All of them: also for the rpm package, and the bill of materials.
+const PACKAGERS: [Packager; 3] = [
+    DEB,
+    Packager {
+        name: "generate-rpm",
+        version: "0.21.1",
+    },
+    Packager {
+        name: "cyclonedx",
+        version: "0.5.9",
+    },
+];
 
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
@@ -145,7 +168,7 @@ struct Missing {
     compiler: bool,
     linker: bool,
     test_packages: Vec<String>,
-    packager: bool,
+    packagers: Vec<Packager>,
     readers: bool,
     promtool: bool,
     browser: bool,
@@ -166,7 +189,7 @@ impl Missing {
             compiler: builds_objects && Toolchain::find().is_none(),
             linker: builds_objects && find_linker().is_none(),
             test_packages: test_packages(needs)?,
-            packager: (reads || needs == Needs::Release) && !has_packager(),
+            packagers: missing_packagers(needs),
             readers: reads && !has_readers(),
             promtool: reads
                 && !command::workspace()
@@ -212,11 +235,10 @@ impl Missing {
                 ),
             );
         }
-        if self.packager {
-            let version = PACKAGER_VERSION;
+        for Packager { name, version } in &self.packagers {
             add(
                 false,
-                format!("cargo install --quiet --locked --force --version {version} cargo-deb"),
+                format!("cargo install --quiet --locked --force --version {version} cargo-{name}"),
             );
         }
         if self.readers {
@@ -239,7 +261,7 @@ impl Missing {
         if self.linker {
             packages.push(format!("llvm-{LLVM_MAJOR}-dev"));
         }
-        if self.packager {
+        if self.packagers.contains(&DEB) {
             packages.push(DEBIAN_PACKAGER.to_owned());
         }
         packages.extend(self.test_packages.iter().cloned());
@@ -290,10 +312,22 @@ fn has_readers() -> bool {
     })
 }
 
-/// Whether cargo-deb is there, in its version.
-fn has_packager() -> bool {
-    let version = command::cargo().args(["deb", "--version"]).output();
-    version.is_ok_and(|output| names_version(&String::from_utf8_lossy(&output.stdout), PACKAGER_VERSION))
+/// Those that are not there in their version.
+fn missing_packagers(needs: Needs) -> Vec<Packager> {
+    let mut packagers = match needs {
+        Needs::Release => PACKAGERS.to_vec(),
+        Needs::AllTests => vec![DEB],
+        Needs::Build | Needs::Machine | Needs::Test => Vec::new(),
+    };
+    packagers.retain(|packager| !packager.is_installed());
+    packagers
+}
+
+impl Packager {
+    fn is_installed(self) -> bool {
+        let printed = command::cargo().args([self.name, "--version"]).output();
+        printed.is_ok_and(|output| names_version(&String::from_utf8_lossy(&output.stdout), self.version))
+    }
 }
 
 /// Whether a program that prints this is of the version: some print their name before it.

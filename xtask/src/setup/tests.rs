@@ -1,13 +1,13 @@
 //! What the set-up finds missing, and what it would install.
 
-use super::{Line, Missing, names_version, parse_packages};
+use super::{Line, Missing, PACKAGERS, names_version, parse_packages};
 use crate::system::System;
 
 const ALL: fn() -> Missing = || Missing {
     compiler: true,
     linker: true,
     test_packages: vec!["gcc".to_owned(), "qemu-system-x86".to_owned()],
-    packager: false,
+    packagers: Vec::new(),
     readers: false,
     promtool: false,
     browser: false,
@@ -102,13 +102,20 @@ fn readers_of_exports_have_fixed_versions_and_a_folder() {
 }
 
 #[test]
-fn packager_has_a_fixed_version() {
+fn packagers_have_fixed_versions() {
     let missing = Missing {
-        packager: true,
+        packagers: PACKAGERS.to_vec(),
         ..Missing::default()
     };
-    let line = "$ cargo install --quiet --locked --force --version 3.8.0 cargo-deb";
-    check(&missing, System::Debian, &["dpkg-dev"], &[line]);
+    let install = "$ cargo install --quiet --locked --force --version";
+    let lines = [
+        "3.8.0 cargo-deb",
+        "0.21.1 cargo-generate-rpm",
+        "0.5.9 cargo-cyclonedx",
+    ];
+    let lines = lines.map(|packager| format!("{install} {packager}"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    check(&missing, System::Debian, &["dpkg-dev"], &lines);
 }
 
 #[test]
