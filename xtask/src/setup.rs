@@ -3,6 +3,8 @@
 //! What is missing becomes a list of shell lines; the same lines are printed and run, so that what it says is
 //! what it does, and what somebody without root can do by hand.
 
+mod packagers;
+
 use std::env;
 use std::fs;
 use std::io;
@@ -15,6 +17,7 @@ use hbbp_toolchain::{
 
 use crate::command;
 use crate::system::{self, System};
+use packagers::{DEB, Packager, missing_packagers};
 
 /// Debian's compiler for the eBPF object.
 const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf"];
@@ -46,32 +49,6 @@ const PROMTOOL: &str = "target/promtool";
 
 /// What cargo-deb asks for the libraries of a program.
 const DEBIAN_PACKAGER: &str = "dpkg-dev";
-
-/// A subcommand of cargo's that makes a file of a release, in a fixed version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Packager {
-    name: &'static str,
-    version: &'static str,
-}
-
-/// For the Debian package, which a test reads too.
-const DEB: Packager = Packager {
-    name: "deb",
-    version: "3.8.0",
-};
-
-/// All of them: also for the rpm package, and the bill of materials.
-const PACKAGERS: [Packager; 3] = [
-    DEB,
-    Packager {
-        name: "generate-rpm",
-        version: "0.21.1",
-    },
-    Packager {
-        name: "cyclonedx",
-        version: "0.5.9",
-    },
-];
 
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
@@ -310,29 +287,6 @@ fn has_readers() -> bool {
         };
         PYTHON_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
     })
-}
-
-/// Those that are not there in their version.
-fn missing_packagers(needs: Needs) -> Vec<Packager> {
-    let mut packagers = match needs {
-        Needs::Release => PACKAGERS.to_vec(),
-        Needs::AllTests => vec![DEB],
-        Needs::Build | Needs::Machine | Needs::Test => Vec::new(),
-    };
-    packagers.retain(|packager| !packager.is_installed());
-    packagers
-}
-
-impl Packager {
-    fn is_installed(self) -> bool {
-        let printed = command::cargo().args([self.name, "--version"]).output();
-        printed.is_ok_and(|output| names_version(&String::from_utf8_lossy(&output.stdout), self.version))
-    }
-}
-
-/// Whether a program that prints this is of the version: some print their name before it.
-fn names_version(printed: &str, version: &str) -> bool {
-    printed.split_whitespace().last() == Some(version)
 }
 
 /// The Debian packages that tests need, or the emulated machine alone.

@@ -5,9 +5,10 @@ mod service;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use super::{FOLDER, files, program};
 use crate::command;
@@ -74,7 +75,7 @@ const USE: &str = "hbbp-sys man report > /dev/null && hbbp-sys completions bash 
 
 /// All files but the logs and lists that package managers keep of what they did.
 const LIST: &str = "find / -xdev -path /var/lib/dpkg -prune -o -path /var/lib/rpm -prune -o -path /var/log -prune -o \
-                    -path /var/cache -prune -o -path /root -prune -o -print | sort";
+                    -path /var/cache -prune -o -path /trial -prune -o -print | sort";
 
 /// Tries the packages on each system, and the service on one with systemd; prints the times.
 pub(crate) fn try_release() -> Result<()> {
@@ -104,16 +105,16 @@ impl Trial {
     fn run(&self, package: &Path) -> Result<f64> {
         let manager = self.manager;
         let root = Root::create(self.suite, manager.packages, "roots/trial")?;
-        let path = format!("root/hbbp-sys.{}", manager.extension);
+        let path = format!("trial/hbbp-sys.{}", manager.extension);
         root.copy(package, &path)?;
-        root.enter(&format!("{LIST} > /root/before"))?;
+        root.enter(&format!("{LIST} > /trial/before"))?;
         let start = Instant::now();
         root.enter(&format!("{} /{path}", manager.install))?;
         root.enter(MEASURE)?;
         let seconds = start.elapsed().as_secs_f64();
         root.enter(USE)?;
         root.enter(manager.remove)?;
-        root.enter(&format!("{LIST} > /root/after; diff /root/before /root/after"))
+        root.enter(&format!("{LIST} > /trial/after; diff /trial/before /trial/after"))
             .with_context(|| format!("the package leaves files on {}", self.suite))?;
         root.remove()?;
         Ok(seconds)
@@ -124,7 +125,7 @@ impl Trial {
 fn required(package: &Path) -> Result<String> {
     let folder = command::workspace().join("target/roots/package");
     files::empty(&folder)?;
-    let mut extract = std::process::Command::new("dpkg-deb");
+    let mut extract = Command::new("dpkg-deb");
     command::run(extract.arg("--extract").args([package, &folder]))?;
     let required = program::required(&folder.join("usr/bin/hbbp-sys"))?;
     files::remove(&folder)?;
@@ -146,5 +147,5 @@ fn the_package(extension: &str) -> Result<PathBuf> {
             return Ok(path);
         }
     }
-    anyhow::bail!("{FOLDER} holds no .{extension}: run `cargo xtask release`")
+    bail!("{FOLDER} holds no .{extension}: run `cargo xtask release`")
 }

@@ -23,7 +23,7 @@ const PASSED: &str = "service: passed";
 
 /// systemd runs the script in place of the services of a boot, and ends the machine after it. A busy host delays the timer
 /// that the kernel checks at its start.
-const KERNEL_PARAMETERS: &str = "root=/dev/vda rw console=ttyS0 panic=-1 no_timer_check quiet systemd.run=/root/service.sh \
+const KERNEL_PARAMETERS: &str = "root=/dev/vda rw console=ttyS0 panic=-1 no_timer_check quiet systemd.run=/trial/service.sh \
                                  systemd.run_success_action=poweroff systemd.run_failure_action=poweroff";
 
 /// The emulator computes flags after CMPXCHG16B wrongly on several CPUs (see kernel-tests/src/hardware.rs).
@@ -35,10 +35,10 @@ const SECONDS: &str = "1200";
 /// Installs the package there, uses its service, and removes it.
 pub(super) fn try_service(package: &Path) -> Result<()> {
     let root = Root::create(SUITE, &PACKAGES, "roots/service")?;
-    root.copy(package, "root/hbbp-sys.deb")?;
-    let script = root.path.join("root/service.sh");
+    root.copy(package, "trial/hbbp-sys.deb")?;
+    let script = root.path.join("trial/service.sh");
     fs::write(&script, SCRIPT).with_context(|| format!("failed to write {}", script.display()))?;
-    root.enter("chmod +x service.sh && apt-get clean")?;
+    root.enter("chmod +x /trial/service.sh && apt-get clean")?;
     let image = root.path.with_extension("ext4");
     let mut format = Command::new("mkfs.ext4");
     format.args(["-q", "-F", "-d"]).args([&root.path, &image]);

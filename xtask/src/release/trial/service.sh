@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs as root on a system with systemd that booted for it, with the package in /root: uses the service, purges the package, and
+# Runs as root on a system with systemd that booted for it, with the package in /trial: uses the service, purges the package, and
 # looks for what is left. The last line says whether all went well.
 exec > /dev/ttyS0 2>&1
 trap 'echo "service: failed"' EXIT
@@ -7,9 +7,9 @@ set -eu
 
 # All files but what systemd, dpkg and the kernel keep of what happened. Those of other file systems go with the boot.
 list() {
-	find / -xdev \( -path /root -o -path /tmp -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg \
+	find / -xdev \( -path /trial -o -path /tmp -o -path /var/tmp -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg \
 		-o -path /var/lib/systemd/random-seed -o -path /var/lib/systemd/timers -o -path /var/lib/private \) -prune -o -print |
-		sort > "/root/$1"
+		sort > "/trial/$1"
 }
 
 # The segment that the service wrote first, when it has.
@@ -27,7 +27,7 @@ fails() {
 
 uname --kernel-release
 list before
-dpkg --install /root/hbbp-sys.deb
+dpkg --install /trial/hbbp-sys.deb
 # Installed, the service waits for the administrator.
 fails systemctl is-enabled hbbp-sys
 fails systemctl is-active hbbp-sys
@@ -62,6 +62,6 @@ fails test -e /run/hbbp-sys
 fails systemctl cat hbbp-sys
 fails getent passwd hbbp-sys
 list after
-diff /root/before /root/after
+diff /trial/before /trial/after
 trap - EXIT
 echo "service: passed"
