@@ -200,7 +200,13 @@ fn package_holds_the_program_its_service_and_its_manual() {
     }
     // It stops the service when it goes, and purging takes the profiles with it.
     let scripts = made.path().join("scripts");
-    output(Command::new("dpkg-deb").arg("--control").arg(&package).arg(&scripts)).unwrap();
+    output(
+        Command::new("dpkg-deb")
+            .arg("--control")
+            .arg(&package)
+            .arg(&scripts),
+    )
+    .unwrap();
     for (script, line) in [
         ("prerm", "deb-systemd-invoke stop hbbp-sys.service"),
         ("postrm", "rm -rf /var/lib/private/hbbp-sys /var/lib/hbbp-sys"),
