@@ -6,27 +6,16 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use crate::{command, system};
+use crate::command;
+use crate::root::Root;
 
 /// Debian 12.
 const SUITE: &str = "bookworm";
-
-/// Where the folder becomes the root of a system; the mounts go when the command ends, with their namespace.
-const ENTER: &str = r#"
-set -e
-mount -t proc proc "$1/proc"
-mount --rbind /sys "$1/sys"
-mount --rbind /dev "$1/dev"
-exec chroot "$1" sh -c "cd; $2"
-"#;
-
-/// The home of root.
-const HOME: &str = "/root";
 
 /// The commands to prove, from the README, and at last a build of what is built already.
 const COMMANDS: [&str; 4] = [
@@ -58,24 +47,12 @@ const PROXIES: [&str; 7] = [
 
 /// Makes the system, runs the commands in it, prints their times, and removes it.
 pub(crate) fn clean_room() -> Result<()> {
-    ensure!(system::is_root(), "creating a system in a directory needs root");
-    let root = command::workspace().join("target/clean-room");
-    remove(&root)?;
-    println!("creating a {SUITE} system in {}", root.display());
-    let mut debootstrap = Command::new("debootstrap");
-    // Its errors go elsewhere than its hundreds of lines of progress.
-    command::run(
-        debootstrap
-            .args(["--variant=minbase", SUITE])
-            .arg(&root)
-            .stdout(Stdio::null()),
-    )
-    .context("failed to create the system with debootstrap (Debian package debootstrap)")?;
+    let root = Root::create(SUITE, &[], "clean-room")?;
     copy_network(&root)?;
-    copy_authorities(&root)?;
-    copy_rustup(&root)?;
-    enter(&root, "rustup default stable")?;
-    let clone = root.join("root/hbbp-sys");
+    copy_authorities(&root.path)?;
+    copy_rustup(&root.path)?;
+    root.enter("rustup default stable")?;
+    let clone = root.path.join("root/hbbp-sys");
     command::run(
         Command::new("git")
             .args(["clone", "--quiet"])
@@ -87,7 +64,7 @@ pub(crate) fn clean_room() -> Result<()> {
     for command in COMMANDS {
         println!("== {command}");
         let start = Instant::now();
-        enter(&root, &format!("cd hbbp-sys && {command}"))?;
+        root.enter(&format!("cd hbbp-sys && {command}"))?;
         let time = start.elapsed();
         println!("== {:.1} s", time.as_secs_f64());
         times.push((command, time));
@@ -95,40 +72,14 @@ pub(crate) fn clean_room() -> Result<()> {
     for (command, time) in times {
         println!("{:7.1} s  {command}", time.as_secs_f64());
     }
-    remove(&root)
+    root.remove()
 }
 
-/// Runs a shell line in the system, with nothing of our environment but the terminal and the proxies.
-fn enter(root: &Path, line: &str) -> Result<()> {
-    let mut unshare = Command::new("unshare");
-    unshare
-        .args(["--mount", "sh", "-c", ENTER, "enter"])
-        .arg(root)
-        .arg(line)
-        .env_clear();
-    let kept = ["TERM", "http_proxy", "https_proxy", "no_proxy"];
-    unshare.envs(std::env::vars_os().filter(|(name, _)| kept.iter().any(|it| name == it)));
-    let path = format!("{HOME}/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    let status = unshare
-        .env("HOME", HOME)
-        .env("PATH", path)
-        .status()
-        .context("failed to start unshare")?;
-    ensure!(
-        status.success(),
-        "failed to run `{line}` in {}: {status}",
-        root.display()
-    );
-    Ok(())
-}
-
-fn copy_network(root: &Path) -> Result<()> {
+fn copy_network(root: &Root) -> Result<()> {
     for name in NETWORK {
         let from = Path::new("/").join(name);
-        let to = root.join(name);
         if from.exists() {
-            create_parent(&to)?;
-            fs::copy(&from, &to).with_context(|| format!("failed to copy {}", from.display()))?;
+            root.copy(&from, name)?;
         }
     }
     Ok(())
@@ -164,22 +115,6 @@ fn copy_rustup(root: &Path) -> Result<()> {
         symlink("rustup", bin.join(name)).with_context(|| format!("failed to link {name} to rustup"))?;
     }
     Ok(())
-}
-
-fn create_parent(path: &Path) -> Result<()> {
-    let Some(parent) = path.parent() else {
-        return Ok(());
-    };
-    fs::create_dir_all(parent).with_context(|| format!("failed to create {}", parent.display()))
-}
-
-fn remove(root: &Path) -> Result<()> {
-    // Not fs::remove_dir_all: what is mounted there must stay, whatever went wrong before.
-    command::run(
-        Command::new("rm")
-            .args(["--recursive", "--force", "--one-file-system"])
-            .arg(root),
-    )
 }
 
 /// The path that a command prints.

@@ -13,6 +13,7 @@ mod command;
 mod experiments;
 mod manual;
 mod release;
+mod root;
 mod run;
 mod setup;
 mod system;
@@ -52,8 +53,10 @@ enum Task {
     Setup,
     /// Build target/release/hbbp-sys.
     Build,
-    /// Make the files of a release in target/dist: a static program, a Debian package, the source, checksums.
+    /// Make the files of a release in target/dist: a static program, packages, the source, a bill of materials, checksums.
     Release,
+    /// Install, measure with and remove the packages in target/dist: on fresh systems, and their service on one that boots.
+    TryRelease,
     /// Build the eBPF objects and copy them to a directory, for HBBP_EBPF_OBJECTS of builds elsewhere.
     Objects {
         /// Directory to write them to.
@@ -113,6 +116,7 @@ fn run(args: Args, passed_on: &[OsString]) -> Result<()> {
         Task::Setup => setup::setup(Needs::AllTests, install),
         Task::Build => build::build(install),
         Task::Release => release::release(install),
+        Task::TryRelease => release::trial::try_release(),
         Task::Objects { directory } => release::write_objects(&directory, install),
         Task::Run { args } => run::run(&args, install),
         Task::Test(args) => test::test(&args, install),

@@ -4,13 +4,16 @@
 //! |---|---|
 //! | `hbbp-sys-VERSION-x86_64-linux.tar.gz` | the program, its man pages, completions and service |
 //! | `hbbp-sys-VERSION-x86_64-linux.debug` | the debug information of the program |
-//! | `hbbp-sys_VERSION-1_amd64.deb` | the same as a Debian package |
+//! | `hbbp-sys_VERSION-1_amd64.deb`, `hbbp-sys-VERSION-1.x86_64.rpm` | the same as packages |
 //! | `hbbp-sys-VERSION-source.tar.gz` | the source of the commit, and the eBPF objects of its build |
+//! | `hbbp-sys-VERSION.cdx.json` | the crates in the program, as a CycloneDX bill of materials |
 //! | `SHA256SUMS` | checksums of these |
 
 pub(crate) mod objects;
+pub(crate) mod trial;
 
 mod archive;
+mod bill_of_materials;
 mod changelog;
 mod files;
 mod program;
@@ -64,6 +67,7 @@ pub(crate) fn release(install: Install) -> Result<()> {
         .with_context(|| format!("failed to write {}", debug.display()))?;
     source_archive(&release)?;
     debian_package(&release)?;
+    rpm_package(&release)?;
     files::write_checksums(&release.folder)?;
     println!("the files of release {} are in {FOLDER}", release.version);
     Ok(())
@@ -77,10 +81,30 @@ fn debian_package(release: &Release) -> Result<()> {
     command::run(deb.arg("--output").arg(&release.folder))
 }
 
+/// What is in it stands in the manifest of the program (`package.metadata.generate-rpm`).
+fn rpm_package(release: &Release) -> Result<()> {
+    let mut rpm = command::cargo();
+    rpm.args([
+        "generate-rpm",
+        "--package",
+        PACKAGE,
+        "--target",
+        TARGET,
+        "--output",
+    ]);
+    command::run(rpm.arg(&release.folder))
+}
+
 /// Who made the commit that is released.
 fn maintainer() -> Result<String> {
     let author = command::stdout(&mut git(&["log", "-1", "--format=%an <%ae>"]))?;
     Ok(author.trim().to_owned())
+}
+
+/// When that was, in seconds: files of a release have no other time.
+fn time_of_commit() -> Result<String> {
+    let time = command::stdout(&mut git(&["log", "-1", "--format=%ct"]))?;
+    Ok(time.trim().to_owned())
 }
 
 /// Git in the top folder of the workspace.

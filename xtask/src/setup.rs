@@ -3,6 +3,8 @@
 //! What is missing becomes a list of shell lines; the same lines are printed and run, so that what it says is
 //! what it does, and what somebody without root can do by hand.
 
+mod packagers;
+
 use std::env;
 use std::fs;
 use std::io;
@@ -15,6 +17,7 @@ use hbbp_toolchain::{
 
 use crate::command;
 use crate::system::{self, System};
+use packagers::{DEB, Packager, missing_packagers};
 
 /// Debian's compiler for the eBPF object.
 const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf"];
@@ -46,9 +49,6 @@ const PROMTOOL: &str = "target/promtool";
 
 /// What cargo-deb asks for the libraries of a program.
 const DEBIAN_PACKAGER: &str = "dpkg-dev";
-
-/// The version of cargo-deb.
-const PACKAGER_VERSION: &str = "3.8.0";
 
 /// The browser that the tests draw an HTML report with; other systems have no package of that name, and the tests skip themselves there.
 const DEBIAN_BROWSER: &str = "chromium";
@@ -145,7 +145,7 @@ struct Missing {
     compiler: bool,
     linker: bool,
     test_packages: Vec<String>,
-    packager: bool,
+    packagers: Vec<Packager>,
     readers: bool,
     promtool: bool,
     browser: bool,
@@ -166,7 +166,7 @@ impl Missing {
             compiler: builds_objects && Toolchain::find().is_none(),
             linker: builds_objects && find_linker().is_none(),
             test_packages: test_packages(needs)?,
-            packager: (reads || needs == Needs::Release) && !has_packager(),
+            packagers: missing_packagers(needs),
             readers: reads && !has_readers(),
             promtool: reads
                 && !command::workspace()
@@ -212,11 +212,10 @@ impl Missing {
                 ),
             );
         }
-        if self.packager {
-            let version = PACKAGER_VERSION;
+        for Packager { name, version } in &self.packagers {
             add(
                 false,
-                format!("cargo install --quiet --locked --force --version {version} cargo-deb"),
+                format!("cargo install --quiet --locked --force --version {version} cargo-{name}"),
             );
         }
         if self.readers {
@@ -239,7 +238,7 @@ impl Missing {
         if self.linker {
             packages.push(format!("llvm-{LLVM_MAJOR}-dev"));
         }
-        if self.packager {
+        if self.packagers.contains(&DEB) {
             packages.push(DEBIAN_PACKAGER.to_owned());
         }
         packages.extend(self.test_packages.iter().cloned());
@@ -288,17 +287,6 @@ fn has_readers() -> bool {
         };
         PYTHON_PACKAGES.map(folder).iter().all(|folder| folder.is_dir())
     })
-}
-
-/// Whether cargo-deb is there, in its version.
-fn has_packager() -> bool {
-    let version = command::cargo().args(["deb", "--version"]).output();
-    version.is_ok_and(|output| names_version(&String::from_utf8_lossy(&output.stdout), PACKAGER_VERSION))
-}
-
-/// Whether a program that prints this is of the version: some print their name before it.
-fn names_version(printed: &str, version: &str) -> bool {
-    printed.split_whitespace().last() == Some(version)
 }
 
 /// The Debian packages that tests need, or the emulated machine alone.

@@ -198,6 +198,22 @@ fn package_holds_the_program_its_service_and_its_manual() {
         let has = |line: &str| line.starts_with(mode) && line.ends_with(path);
         assert!(contents.lines().any(has), "{path}: {contents}");
     }
+    // It stops the service when it goes, and purging takes the profiles with it.
+    let scripts = made.path().join("scripts");
+    output(
+        Command::new("dpkg-deb")
+            .arg("--control")
+            .arg(&package)
+            .arg(&scripts),
+    )
+    .unwrap();
+    for (script, line) in [
+        ("prerm", "deb-systemd-invoke stop hbbp-sys.service"),
+        ("postrm", "rm -rf /var/lib/private/hbbp-sys /var/lib/hbbp-sys"),
+    ] {
+        let text = std::fs::read_to_string(scripts.join(script)).unwrap();
+        assert!(text.contains(line), "{script}: {text}");
+    }
     // What is installed runs.
     let root = made.path().join("root");
     output(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root));

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use hbbp_toolchain::OBJECTS_OF_RELEASE;
 
-use super::{Release, files, git, objects};
+use super::{Release, bill_of_materials, files, git, objects, time_of_commit};
 use crate::{command, manual};
 
 /// What stands beside the program, by its path in the workspace.
@@ -35,10 +35,12 @@ pub(super) fn program_archive(release: &Release) -> Result<()> {
     copy.arg("--recursive")
         .arg(command::workspace().join(manual::FOLDER));
     command::run(copy.arg(&folder))?;
-    pack(&folder)
+    pack(&folder)?;
+    files::remove(&folder)
 }
 
 /// The source of the commit with the eBPF objects: builds of it need no compiler for eBPF, and crates are published from it.
+/// The bill of materials is read from it too.
 pub(super) fn source_archive(release: &Release) -> Result<()> {
     let folder = release.file("-source");
     files::empty(&folder)?;
@@ -56,12 +58,15 @@ pub(super) fn source_archive(release: &Release) -> Result<()> {
     fs::remove_file(&tar).with_context(|| format!("failed to remove {}", tar.display()))?;
     let collect = folder.join("hbbp-user/collect");
     objects::copy(&release.program.objects, &collect.join(OBJECTS_OF_RELEASE))?;
-    pack(&folder)
+    pack(&folder)?;
+    // It leaves files among the sources.
+    bill_of_materials::write(release, &folder)?;
+    files::remove(&folder)
 }
 
-/// Packs a folder to an archive beside it, and removes it.
+/// Packs a folder to an archive beside it.
 fn pack(folder: &Path) -> Result<()> {
-    let time = command::stdout(&mut git(&["log", "-1", "--format=%ct"]))?;
+    let time = time_of_commit()?;
     let name = folder.file_name().unwrap_or_default();
     let mut archive = folder.as_os_str().to_owned();
     archive.push(".tar.gz");
@@ -73,13 +78,12 @@ fn pack(folder: &Path) -> Result<()> {
         "--group=0",
         "--numeric-owner",
     ]);
-    tar.arg(format!("--mtime=@{}", time.trim()));
+    tar.arg(format!("--mtime=@{time}"));
     tar.args([
         "--mode=u+rw,go+r,go-w",
         "--use-compress-program=gzip -9 --no-name",
         "--file",
     ]);
     tar.arg(&archive).arg("--directory");
-    command::run(tar.arg(folder.parent().unwrap_or(folder)).arg(name))?;
-    files::remove(folder)
+    command::run(tar.arg(folder.parent().unwrap_or(folder)).arg(name))
 }

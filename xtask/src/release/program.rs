@@ -59,7 +59,7 @@ impl Program {
 }
 
 /// What a program requires of the system it runs on: its interpreter, shared libraries, and versions of their symbols.
-fn required(program: &Path) -> Result<BTreeSet<String>> {
+pub(super) fn required(program: &Path) -> Result<BTreeSet<String>> {
     let mut readelf = Command::new("readelf");
     readelf.args(["--wide", "--program-headers", "--dynamic", "--version-info"]);
     readelf.arg(program).env("LC_ALL", "C");

@@ -1,13 +1,14 @@
 //! What the set-up finds missing, and what it would install.
 
-use super::{Line, Missing, names_version, parse_packages};
+use super::packagers::PACKAGERS;
+use super::{Line, Missing, parse_packages};
 use crate::system::System;
 
 const ALL: fn() -> Missing = || Missing {
     compiler: true,
     linker: true,
     test_packages: vec!["gcc".to_owned(), "qemu-system-x86".to_owned()],
-    packager: false,
+    packagers: Vec::new(),
     readers: false,
     promtool: false,
     browser: false,
@@ -102,23 +103,20 @@ fn readers_of_exports_have_fixed_versions_and_a_folder() {
 }
 
 #[test]
-fn packager_has_a_fixed_version() {
+fn packagers_have_fixed_versions() {
     let missing = Missing {
-        packager: true,
+        packagers: PACKAGERS.to_vec(),
         ..Missing::default()
     };
-    let line = "$ cargo install --quiet --locked --force --version 3.8.0 cargo-deb";
-    check(&missing, System::Debian, &["dpkg-dev"], &[line]);
-}
-
-#[test]
-fn programs_may_print_their_name_before_their_version() {
-    for printed in ["3.8.0\n", "cargo-deb 3.8.0\n"] {
-        assert!(names_version(printed, "3.8.0"), "{printed}");
-    }
-    for printed in ["cargo-deb 3.8.1\n", "3.8.0-rc\n", ""] {
-        assert!(!names_version(printed, "3.8.0"), "{printed}");
-    }
+    let install = "$ cargo install --quiet --locked --force --version";
+    let lines = [
+        "3.8.0 cargo-deb",
+        "0.21.1 cargo-generate-rpm",
+        "0.5.9 cargo-cyclonedx",
+    ];
+    let lines = lines.map(|packager| format!("{install} {packager}"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    check(&missing, System::Debian, &["dpkg-dev"], &lines);
 }
 
 #[test]
