@@ -32,6 +32,7 @@ use hbbp_user::cmd::report::{ReportOptions, print};
 const OWNER: Owner = Owner {
     event: EventIdx(0),
     process: ProcessIdx(1),
+    kernel: ProcessIdx::KERNEL,
     interval: 0,
 };
 const ALL: Use = Use {

@@ -27,7 +27,7 @@ use super::object::{Constants, Messages, Object, ProgramLog};
 use super::ordered::Parts;
 use super::overhead::Runs;
 use super::plan::Plan;
-use super::plan::{constants, event_count_offset, in_slices, quirks, shortest_stack_period};
+use super::plan::{constants, event_count_offset, in_slices, near_only, shortest_stack_period};
 use super::records::Records;
 use super::scope::Scope;
 use super::sideband::{Reading, Sideband};
@@ -98,8 +98,9 @@ impl Collector {
         let modules = followed.and_then(|layout| open_modules(&mut object, layout, &mut notes));
         let records = Records::awaited(sideband, modules)?;
         let quirks = Quirks {
+            near_only: near_only(&sources),
             repeats_newest,
-            ..quirks(plan, &sources)
+            ..Quirks::default()
         };
         let open_stacks = |_| Stacks::open(&mut object, &cpus, sizes, quirks, keyed);
         let stacks = stack_period.map(open_stacks).transpose()?;

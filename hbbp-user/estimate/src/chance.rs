@@ -31,11 +31,16 @@ impl Chance {
             phases,
             ..
         } = weighed;
-        let Observed { seen, samples, .. } = observed;
+        let Observed {
+            seen,
+            samples,
+            kernel,
+            ..
+        } = observed;
         let Sampling {
             n_stacks, n_samples, ..
         } = sampling;
-        let draw = || error::replicates(streams, graph, seen, phases, sampling.streams_per_stack);
+        let draw = || error::replicates(streams, graph, seen, kernel, phases, sampling.streams_per_stack);
         let replicates = basis.runs(Stage::Bootstrap).then(draw).unwrap_or_default();
         let strata = Strata::new(phases, graph, seen, samples, n_samples, &replicates);
         let worth = |moved: &Moved| {

@@ -5,7 +5,8 @@
 //!    |
 //!  assignment   which events are EBS, which are LBR, and the unit of the result
 //!    |
-//!  sources      samples by block (ebs); valid streams (streams); branches in the oldest slot (oldest_slot)
+//!  sources      samples by block (ebs); valid streams (streams), those of the kernel once for the system, and what each process
+//!    |          image has of them (kernel_shares); branches in the oldest slot (oldest_slot)
 //!    |  Counted, Stream, Branches
 //!  landing      without stacks: samples traced back along the code to what triggered them
 //!    |  Counted
@@ -114,6 +115,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let events = &snapshot.run.events;
     let (samples, skid) = landing::traced(snapshot, map, located, &assignment, hits, stages);
     let counted = WholeRun::new(events, &assignment, &sampled, &judged, located);
+    let kernel = judged.take_kernel(&assignment);
     let (recorded, amounts, units) = judged.take_streams(snapshot, map, &assignment, stages);
     let branches = Branches::new(located, map, &assignment, &amounts);
     let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
@@ -127,6 +129,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         seen: &seen,
         samples: &samples,
         branches: &branches,
+        kernel: &kernel,
         located,
     };
     let weighed = weighed(basis, recorded, graph, observed, sampling, counted);
@@ -170,10 +173,11 @@ fn joined(
     chance: &Chance,
     skid: Option<Skid>,
 ) -> (Vec<BlockCount>, Vec<Part>) {
+    let streams = observed.kernel.divided(&weighed.streams);
     let evidence = rule::Evidence {
         seen: observed.seen,
         ebs: observed.samples,
-        lbr: &lbr::by_block(basis.map, &execution_counts(&weighed.streams)),
+        lbr: &lbr::by_block(basis.map, &execution_counts(&streams)),
         branches: &observed.branches.of_blocks,
         oldest_share: observed.branches.share,
         lbr_errors: &chance.of_blocks(),

@@ -102,6 +102,12 @@ impl Chosen {
         let owner = Owner {
             event,
             process,
+            // The idle task, or a text without process ids.
+            kernel: if sample.tgid == 0 {
+                ProcessIdx::KERNEL
+            } else {
+                process
+            },
             interval,
         };
         let weight = (wanted.stacks && weighs_stacks(facts)).then(|| {

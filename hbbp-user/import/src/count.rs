@@ -139,6 +139,7 @@ mod tests {
     const USER: Owner = Owner {
         event: EventIdx(0),
         process: ProcessIdx(3),
+        kernel: ProcessIdx(3),
         interval: 0,
     };
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
@@ -268,18 +269,14 @@ mod tests {
     }
 
     #[test]
-    fn kernel_streams_are_counted_once_for_the_system() {
+    fn kernel_streams_are_those_of_the_process() {
         let entries = [(KERNEL + 9, 40, 0), (KERNEL, KERNEL + 4, 0), (20, KERNEL - 8, 0)];
         let (counts, _) = count(&[&entries]);
         let owners: Vec<_> = counts.streams.iter().map(|s| (s.process, s.start.0)).collect();
-        assert_eq!(
-            owners,
-            [(ProcessIdx::KERNEL, KERNEL - 8), (ProcessIdx::KERNEL, KERNEL + 4)]
-        );
+        assert_eq!(owners, [(USER.kernel, KERNEL - 8), (USER.kernel, KERNEL + 4)]);
         let (counts, _) = count(&[&[(20, 30, 0), (KERNEL, KERNEL + 4, 0)]]);
         assert_eq!(
-            counts.streams[0].process,
-            ProcessIdx::KERNEL,
+            counts.streams[0].process, USER.kernel,
             "it crosses rings, and begins in the kernel"
         );
     }

@@ -134,6 +134,7 @@ mod tests {
     const OWNER: Owner = Owner {
         event: EventIdx(0),
         process: ProcessIdx(1),
+        kernel: ProcessIdx::KERNEL,
         interval: 0,
     };
 

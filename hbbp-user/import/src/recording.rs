@@ -157,6 +157,7 @@ impl<F: Read + Seek> Recording<F> {
         let owner = Owner {
             event: EventIdx(0),
             process: ProcessIdx(1),
+            kernel: ProcessIdx::KERNEL,
             interval: 0,
         };
         let text = read_preaggregated(BufReader::new(file), &mut counter, owner, progress)?;

@@ -5,12 +5,13 @@ use std::num::NonZeroU64;
 
 use hashbrown::HashMap;
 use hbbp_ebpf::branch::BranchEntry;
+use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::{Stream, executed};
 
 use super::sample::Sample;
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::{BranchCount, EventIdx, Interval, IpCount, ProcessIdx, StreamCount};
-use hbbp_model::streams::{self, Counted, KernelCounts, Quirks, Recorded, Streams, Taken};
+use hbbp_model::streams::{self, Counted, Quirks, Recorded, Streams, Taken};
 
 /// Whose a sample is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,6 +20,8 @@ pub struct Owner {
     pub event: EventIdx,
     /// The process image that ran.
     pub process: ProcessIdx,
+    /// What its kernel code is counted under: the kernel where nothing says which process ran.
+    pub kernel: ProcessIdx,
     /// The interval that its time falls into.
     pub interval: usize,
 }
@@ -43,6 +46,7 @@ pub(super) struct Tables {
 struct StreamOwner {
     event: EventIdx,
     process: ProcessIdx,
+    kernel: ProcessIdx,
 }
 
 impl streams::Owner for StreamOwner {
@@ -50,9 +54,10 @@ impl streams::Owner for StreamOwner {
         self.event.0
     }
 
-    fn of_kernel(&self, _kernel: KernelCounts) -> Self {
+    fn of_system(&self) -> Self {
         Self {
             process: ProcessIdx::KERNEL,
+            kernel: ProcessIdx::KERNEL,
             ..*self
         }
     }
@@ -87,8 +92,17 @@ pub(super) struct Found {
 
 impl StreamOwner {
     const fn of(owner: Owner) -> Self {
-        let Owner { event, process, .. } = owner;
-        Self { event, process }
+        let Owner {
+            event,
+            process,
+            kernel,
+            ..
+        } = owner;
+        Self {
+            event,
+            process,
+            kernel,
+        }
     }
 
     /// A stream as the snapshot has it. Branches are counted separately, with what is recorded of them.
@@ -98,7 +112,11 @@ impl StreamOwner {
         };
         Some(StreamCount {
             event: self.event,
-            process: self.process,
+            process: if is_kernel(stream.start) {
+                self.kernel
+            } else {
+                self.process
+            },
             start: Va(stream.start),
             end: Va(stream.end),
             source: None,
@@ -142,11 +160,13 @@ fn tally<K: Eq + Hash, V: Default>(counts: &mut HashMap<K, V>, key: K) -> Option
     Some(counts.entry(key).or_default())
 }
 
-/// Kernel code is counted once for the system.
-fn owner_of(at: Va, process: ProcessIdx) -> ProcessIdx {
-    match at.ring() {
-        Ring::Kernel => ProcessIdx::KERNEL,
-        Ring::User => process,
+impl Owner {
+    /// What an address is counted under.
+    fn of(&self, at: Va) -> ProcessIdx {
+        match at.ring() {
+            Ring::Kernel => self.kernel,
+            Ring::User => self.process,
+        }
     }
 }
 
@@ -162,7 +182,7 @@ impl BranchTally {
 impl Tables {
     /// Adds hits of an address and their weight; `false` if the table is full.
     pub(super) fn add_ip(&mut self, owner: Owner, ip: Va, exact: bool, hits: u64, weight: u64) -> bool {
-        let key = (owner.event, owner_of(ip, owner.process), ip, exact);
+        let key = (owner.event, owner.of(ip), ip, exact);
         let count = tally(&mut self.ips, key);
         count
             .map(|(h, w)| (*h, *w) = (h.saturating_add(hits), w.saturating_add(weight)))
@@ -194,7 +214,7 @@ impl Tables {
         hits: u64,
         mispredicted: Option<u64>,
     ) -> bool {
-        let key = (owner.event, owner_of(from, owner.process), from, to);
+        let key = (owner.event, owner.of(from), from, to);
         tally(&mut self.branches, key)
             .map(|count| count.add(hits, mispredicted))
             .is_some()
@@ -276,7 +296,7 @@ impl Tables {
     fn add_branches(&mut self, owner: Owner, serving: &[BranchEntry], times: u64) -> u64 {
         let key = |entry: &BranchEntry| {
             let (from, to) = (Va(entry.from), Va(entry.to));
-            (owner.event, owner_of(from, owner.process), from, to)
+            (owner.event, owner.of(from), from, to)
         };
         let mut n_left_out = 0_u64;
         for entry in serving {

@@ -32,12 +32,7 @@ impl Resolver {
         match at.ring() {
             Ring::Kernel => {
                 let end = self.kernel_hit(time, at);
-                let process = if task.tgid == 0 {
-                    ProcessIdx::KERNEL
-                } else {
-                    self.user.process_at(task, time, &mut self.losses)
-                };
-                (process, end)
+                (self.in_kernel(task, time), end)
             }
             Ring::User => {
                 if let Some((_, text)) = self.lookups.user.get(task, time, at) {
@@ -51,6 +46,15 @@ impl Resolver {
                 });
                 (process, end)
             }
+        }
+    }
+
+    /// The process image that ran kernel code; that of the kernel in its idle task.
+    fn in_kernel(&mut self, task: TaskKey, time: u64) -> ProcessIdx {
+        if task.tgid == 0 {
+            ProcessIdx::KERNEL
+        } else {
+            self.user.process_at(task, time, &mut self.losses)
         }
     }
 
@@ -98,15 +102,20 @@ impl Resolver {
         if let Some(text) = self.lookups.last(task, time, start).filter(inside) {
             return text.process;
         }
-        let known = match start.ring() {
-            Ring::Kernel if task != TaskKey::KERNEL => None,
-            Ring::Kernel => self.lookups.kernel.get(task, time, start),
-            Ring::User => self.lookups.user.get(task, time, start),
-        };
-        if let Some((validity, text)) = known {
-            self.lookups.last = (validity.clone(), *text);
-            if inside(text) {
-                return text.process;
+        match start.ring() {
+            Ring::Kernel => {
+                let known = self.lookups.kernel.get(TaskKey::KERNEL, time, start);
+                if known.is_some_and(|(_, text)| inside(text)) {
+                    return self.in_kernel(task, time);
+                }
+            }
+            Ring::User => {
+                if let Some((validity, text)) = self.lookups.user.get(task, time, start) {
+                    self.lookups.last = (validity.clone(), *text);
+                    if inside(text) {
+                        return text.process;
+                    }
+                }
             }
         }
         self.new_stream(task, time, start, end)

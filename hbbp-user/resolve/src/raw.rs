@@ -6,15 +6,14 @@ use hbbp_model::snapshot::{BranchCount, EventIdx, IpCount, ProcessIdx, StreamCou
 /// What the kernel knows of the task that was hit.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TaskKey {
-    /// Thread group id in our pid namespace, `u32::MAX` outside of it; 0 for counts of the kernel that are not split by
-    /// process.
+    /// Thread group id in our pid namespace, `u32::MAX` outside of it; 0 in the idle task.
     pub tgid: u32,
     /// `self_exec_id` of the task, truncated to 32 bits.
     pub exec_id: u32,
 }
 
 impl TaskKey {
-    /// Counts of the kernel that are not split by process.
+    /// The idle task.
     pub const KERNEL: Self = Self { tgid: 0, exec_id: 0 };
 }
 

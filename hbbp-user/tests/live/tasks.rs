@@ -39,7 +39,6 @@ fn threads_have_rows_of_their_own_and_sum_to_their_process() {
     let args = [
         "record",
         "--per-thread",
-        "--split-kernel",
         "-o",
         file,
         "--",
@@ -69,6 +68,64 @@ fn threads_have_rows_of_their_own_and_sum_to_their_process() {
         threads.keys().all(|key| known.contains(&key[0].as_str())),
         "{threads:?}"
     );
+}
+
+/// Samples in the kernel and in user code by the values of these dimensions.
+fn amounts_by_ring(file: &str, rows: &str) -> BTreeMap<Vec<String>, [u64; 2]> {
+    let report = report_by(file, rows);
+    let rows = report["mix"]["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        let key = row["key"].as_array().unwrap().iter();
+        let key = key.map(|value| value.as_str().unwrap().to_owned()).collect();
+        (key, ["kernel", "user"].map(|ring| number(&row[ring]["amount"])))
+    })
+    .collect()
+}
+
+#[test]
+fn kernel_code_counts_for_the_process_that_entered_it() {
+    let Some(_kernel) = kernel() else { return };
+    let loads = [Load::syscalls(), Load::spin()];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kernel.hbbp");
+    let file = file.to_str().unwrap();
+    let output = run(&["record", "--event", "cpu-clock", "--duration", "3", "-o", file]);
+    assert!(output.status.success(), "{output:?}");
+
+    let processes = amounts_by_ring(file, "process");
+    let [reads, spins] = loads.each_ref().map(|load| {
+        let of = format!("({})", load.0.id());
+        let mut rows = processes.iter().filter(|(key, _)| key[0].ends_with(&of));
+        let (_, amounts) = rows.next().unwrap_or_else(|| panic!("{of}: {processes:?}"));
+        *amounts
+    });
+    // `dd` has the kernel make random bytes, and the shell counts.
+    let [kernel, user] = reads;
+    assert!(20 < kernel && 4 * user < kernel, "{reads:?}");
+    let [kernel, user] = spins;
+    assert!(20 < user && 4 * kernel < user, "{spins:?}");
+
+    // Each ring is the sum of its processes, and so is each function.
+    let rings = amounts_by_ring(file, "ring");
+    for (nth, ring) in ["kernel", "user"].into_iter().enumerate() {
+        let sum: u64 = processes.values().map(|amounts| amounts[nth]).sum();
+        assert_eq!(sum, rings[&vec![ring.to_owned()]][nth], "{ring}");
+    }
+    let functions = amounts_by_ring(file, "module,function");
+    let by_process = amounts_by_ring(file, "module,function,process");
+    for (function, [kernel, _]) in functions {
+        let of: Vec<u64> = by_process
+            .iter()
+            .filter_map(|(key, [kernel, _])| (key[..2] == function).then_some(*kernel))
+            .collect();
+        // Samples of a block are fractions of its instructions, which are rounded for each row.
+        let rounding = of.len() as u64 + 1;
+        let sum: u64 = of.iter().sum();
+        assert!(
+            sum.abs_diff(kernel) <= rounding,
+            "{function:?}: {of:?} of {kernel}"
+        );
+    }
 }
 
 /// A cgroup that is removed when the test ends.
@@ -127,7 +184,7 @@ fn processes_have_their_cgroup_however_short_they_live() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cgroups.hbbp");
     let file = file.to_str().unwrap();
-    let output = program(&["record", "--split-kernel", "--duration", "3", "-o", file])
+    let output = program(&["record", "--duration", "3", "-o", file])
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");

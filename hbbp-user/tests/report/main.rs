@@ -7,6 +7,7 @@ mod annotate;
 mod diff;
 mod golden;
 mod html;
+mod kernel_time;
 mod loops;
 mod options;
 mod pivot;

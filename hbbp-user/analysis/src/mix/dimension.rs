@@ -44,7 +44,7 @@ dimensions! {
     Mitigation, "mitigation", "CPU vulnerability mitigation of the kernel that the instruction belongs to.";
     Patch, "patch", "Site that the kernel patches: tracepoint, static branch or ftrace, on or off; and other NOPs.";
     Process, "process", "Process image; the kernel is one of its own.";
-    Pid, "pid", "Process id; 0 for kernel code that is not split by process.";
+    Pid, "pid", "Process id; 0 for the kernel's idle task, and for kernel code of older profiles.";
     Command, "command", "Command name of the process.";
     Thread, "thread", "Thread by name and id, where threads were counted apart.";
     Cgroup, "cgroup", "Path of the process's cgroup (v2) when it was first seen.";

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 pub use address_map::AddressMap;
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::taken_branches::WeighedBranch;
-use hbbp_model::snapshot::{ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount};
+use hbbp_model::snapshot::{
+    BranchCount, ChainCount, EventIdx, Interval, IpCount, ProcessIdx, Snapshot, StreamCount,
+};
 pub use location::{Location, TextIdx};
 pub use reason::{Discard, PerRing, Tally, Unresolved};
 pub use sites::{Site, agrees, sites};
@@ -61,7 +63,7 @@ pub struct LocatedBranch {
     pub to: Option<Location>,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The process image that ran; the kernel for its own branches, but those to user code.
     pub process: ProcessIdx,
     /// Occurrences in any slot.
     pub hits: u64,
@@ -201,12 +203,21 @@ fn located_branch(from: Location, to: Option<Location>, branch: &WeighedBranch) 
         from,
         to,
         event: count.event,
-        process: count.process,
+        process: owner_of(count),
         hits: count.hits,
         oldest: count.oldest,
         weight: branch.weight,
         oldest_weight: branch.oldest_weight,
         mispredicted: count.mispredicted,
+    }
+}
+
+/// Branches of the kernel are those of the system, but where they lead to the user code of a process image.
+fn owner_of(branch: &BranchCount) -> ProcessIdx {
+    let leads_to_user = branch.to != Va(0) && branch.to.ring() == Ring::User;
+    match branch.from.ring() {
+        Ring::Kernel if !leads_to_user => ProcessIdx::KERNEL,
+        _ => branch.process,
     }
 }
 

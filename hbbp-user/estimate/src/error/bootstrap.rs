@@ -16,8 +16,8 @@ use std::ops::Range;
 
 use super::super::flow::graph::{Edge, FlowGraph};
 use super::super::flow::phases::Phases;
-use super::super::sources::SeenBlocks;
 use super::super::sources::streams::Stream;
+use super::super::sources::{KernelShares, SeenBlocks};
 use hbbp_model::snapshot::ProcessIdx;
 
 /// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n) of itself: 4096 leave 2 % for a
@@ -53,6 +53,7 @@ pub(crate) fn replicates(
     streams: &[Stream],
     graph: &FlowGraph,
     seen: &SeenBlocks,
+    kernel: &KernelShares,
     phases: &Phases,
     depth: f64,
 ) -> Vec<Replicate> {
@@ -70,28 +71,49 @@ pub(crate) fn replicates(
     let executed = walks.iter().flatten().filter_map(|n| seen.executed.get(*n));
     let executed = executed.map(|executed| executed.blocks().len());
     let step = executed.fold(0, usize::saturating_add).div_ceil(MAX_EXECUTED);
-    let replicate = |walk: &Vec<usize>| {
+    let replicate = |(n, walk): (usize, &Vec<usize>)| {
         let oldest = walk.first().and_then(|oldest| graph.streams.get(*oldest));
         Replicate {
             phase: oldest.map_or(phases.none(), |oldest| phases.of(oldest.from)),
-            runs: runs(walk, streams, seen),
+            runs: runs(walk, streams, seen, kernel, (n as f64 * GOLDEN).fract()),
         }
     };
     // One in `step`: they stay spread evenly.
-    walks.iter().step_by(step.max(1)).map(replicate).collect()
+    walks
+        .iter()
+        .enumerate()
+        .step_by(step.max(1))
+        .map(replicate)
+        .collect()
 }
 
-/// What the streams of a walk executed together, each block once for each process image.
-fn runs(walk: &[usize], streams: &[Stream], seen: &SeenBlocks) -> Vec<BlockRun> {
+/// Multiples of the golden ratio are spread evenly modulo 1 (Knuth, The Art of Computer Programming, vol. 3, 6.4).
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// What the streams of a walk executed together, each block once for each process image. A stack is of one process, so that
+/// the kernel's streams are those of the user code in it, or of a process image that is drawn once, at a `fraction` of all.
+fn runs(
+    walk: &[usize],
+    streams: &[Stream],
+    seen: &SeenBlocks,
+    kernel: &KernelShares,
+    fraction: f64,
+) -> Vec<BlockRun> {
     /// What rounding leaves of a part of a block.
     const NONE: f64 = 1e-9;
 
+    let processes = walk
+        .iter()
+        .filter_map(|n| streams.get(*n))
+        .map(|stream| stream.process);
+    let own = { processes }.find(|process| *process != ProcessIdx::KERNEL);
     let mut changes: Vec<(ProcessIdx, usize, f64)> = Vec::new();
     for n in walk {
         if let (Some(stream), Some(executed)) = (streams.get(*n), seen.executed.get(*n)) {
+            let process = kernel.drawn(stream, own, fraction);
             for (blocks, part) in seen.pieces(*executed) {
-                changes.push((stream.process, blocks.start, part));
-                changes.push((stream.process, blocks.end, -part));
+                changes.push((process, blocks.start, part));
+                changes.push((process, blocks.end, -part));
             }
         }
     }
@@ -279,7 +301,8 @@ mod tests {
     fn without_branches_nothing_is_drawn() {
         let graph = graph(&[(0, 0, 1.0)], &[]);
         let (seen, phases) = (SeenBlocks::default(), Phases::default());
-        assert_eq!(replicates(&[], &graph, &seen, &phases, 31.0), []);
+        let kernel = KernelShares::default();
+        assert_eq!(replicates(&[], &graph, &seen, &kernel, &phases, 31.0), []);
     }
 
     proptest! {

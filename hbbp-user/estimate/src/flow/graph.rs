@@ -224,7 +224,7 @@ impl Numbers {
         })
     }
 
-    /// Kernel code is counted once for all processes, or with the process like the rest.
+    /// Kernel code is counted once for all processes.
     fn find(&self, text: TextIdx, instruction: u32, process: ProcessIdx) -> Option<usize> {
         let owners = [process, ProcessIdx::KERNEL];
         owners

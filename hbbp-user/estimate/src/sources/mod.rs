@@ -2,6 +2,7 @@
 
 mod counted;
 pub(super) mod ebs;
+mod kernel_shares;
 pub(super) mod lbr;
 mod observed;
 pub(super) mod oldest_slot;
@@ -11,5 +12,6 @@ pub(super) mod streams;
 
 pub use counted::ring;
 pub(super) use counted::{Counted, Supply, summed};
+pub(super) use kernel_shares::KernelShares;
 pub(super) use observed::Observed;
 pub(super) use seen_blocks::SeenBlocks;

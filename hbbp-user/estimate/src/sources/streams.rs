@@ -16,11 +16,13 @@
 use std::collections::BTreeMap;
 
 use super::counted::ring;
+use super::kernel_shares::KernelShares;
 use crate::stages::{Stage, Stages};
 use crate::sums::over;
 use crate::{EventAssignment, Unit};
 use hbbp_code::blocks::{BlockMap, Flow, TextBlocks};
 use hbbp_code::locate::{Discard, Located, LocatedStream, StreamGroup, Tally, TextIdx, Unresolved};
+use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::{EventIdx, ProcessIdx, Snapshot};
 
 /// A straight line of instructions that was executed `hits` times in the recorded stacks.
@@ -48,8 +50,10 @@ pub struct Stream {
 #[derive(Default)]
 pub(crate) struct Judged {
     /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events, without what they
-    /// bear.
+    /// bear. Those of the kernel are counted once for the system.
     streams: Vec<(EventIdx, Stream)>,
+    /// Which process images ran those of the kernel.
+    kernel: KernelShares,
     /// What the weights of a group are multiplied by where it bears that of discarded ones.
     factors: BTreeMap<StreamGroup, f64>,
     /// Accepted streams, by event; together with `discarded` all that were located.
@@ -76,14 +80,17 @@ struct Weights {
 pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap) -> Judged {
     let mut judged = Judged::default();
     let mut weights: BTreeMap<StreamGroup, Weights> = BTreeMap::new();
-    for (group, impossible) in &located.impossible {
-        weights.entry(*group).or_default().impossible = *impossible;
+    for (&(event, process, ring), (hits, weight)) in &located.impossible {
+        let group = weights.entry((event, group_of(process, ring), ring)).or_default();
+        group.impossible.0 = group.impossible.0.saturating_add(*hits);
+        group.impossible.1 += weight;
     }
+    let by_process = located.streams.iter().any(|it| it.process != ProcessIdx::KERNEL);
     let ring_of = |text| ring(snapshot, map, text);
     let streams = std::mem::take(&mut located.streams);
     let accepted = streams.into_iter().filter_map(|stream| {
         let ring = ring_of(stream.start.text);
-        let group = (stream.event, stream.process, ring);
+        let group = (stream.event, group_of(stream.process, ring), ring);
         let text = map.text(stream.start.text).ok_or(Discard::NoText);
         match text.and_then(|text| judge(text, &stream)) {
             Ok(line) => {
@@ -92,7 +99,14 @@ pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap)
                 if line.end == line.source {
                     judged.interrupted.add(stream.event, (), ring, stream.hits);
                 }
-                Some((stream.event, line.of(&stream)))
+                let mut one = line.of(&stream);
+                if ring == Ring::Kernel {
+                    if by_process {
+                        judged.kernel.add(stream.event, &one);
+                    }
+                    one.process = ProcessIdx::KERNEL;
+                }
+                Some((stream.event, one))
             }
             Err(why) => {
                 judged.discarded.add(stream.event, why, ring, stream.hits);
@@ -106,6 +120,16 @@ pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap)
         }
     });
     let mut accepted: Vec<(EventIdx, Stream)> = accepted.collect();
+    // Located streams are sorted by their ends, the event and the process.
+    accepted.dedup_by(|(next_event, next), (event, kept)| {
+        let same = |event: EventIdx, s: &Stream| (event, s.text, s.process, s.first, s.source);
+        let is_same = same(*next_event, next) == same(*event, kept);
+        if is_same {
+            kept.hits = kept.hits.saturating_add(next.hits);
+            kept.weight += next.weight;
+        }
+        is_same
+    });
     let bearing = || weights.iter().filter(|(_, group)| 0.0 < group.accepted);
     judged.made_up = bearing().fold(0, |sum, (_, group)| sum.saturating_add(group.impossible.0));
     judged.factors = bearing()
@@ -117,6 +141,14 @@ pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap)
     judged
 }
 
+/// Whose streams take over the weight of impossible ones: all of the kernel, or those of the process image.
+const fn group_of(process: ProcessIdx, ring: Ring) -> ProcessIdx {
+    match ring {
+        Ring::Kernel => ProcessIdx::KERNEL,
+        Ring::User => process,
+    }
+}
+
 impl Weights {
     /// What the weight of an accepted stream is multiplied by, where there is one.
     fn factor(&self) -> f64 {
@@ -125,6 +157,11 @@ impl Weights {
 }
 
 impl Judged {
+    /// Takes the occurrences of kernel streams by process image, of the events that serve as LBR.
+    pub(crate) fn take_kernel(&mut self, assignment: &EventAssignment) -> KernelShares {
+        std::mem::take(&mut self.kernel).serving(assignment)
+    }
+
     /// Takes the streams of the events that serve as LBR, sorted by (text, process), what each counts in the flow, and the units of
     /// these events that they represent, such as taken branches. Where executions are relative and `stages` leave their weights out,
     /// as recorded.

@@ -183,7 +183,7 @@ fn summed(mut rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// Takes the occurrences with a known target off those with any: they were counted there too. A branch from the kernel
-/// to user code is counted with the process, and as the end of a kernel stream once for all processes.
+/// to user code is counted with the process, and as the end of a kernel stream in older profiles once for all processes.
 fn without_duplicates(rows: Vec<Row>, means: &Means) -> Vec<(WeighedBranch, usize)> {
     let mut led_to = vec![Weighed::default(); rows.len()];
     for row in rows.iter().filter(|row| row.branch.to != Va(0)) {

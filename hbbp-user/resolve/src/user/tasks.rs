@@ -11,7 +11,15 @@ use hbbp_model::snapshot::{Loss, Losses, ProcessIdx};
 impl UserSpace {
     /// The process image that `task` ran at `time`, for counts whose address is outside its own text.
     pub(crate) fn process_at(&mut self, task: TaskKey, time: u64, losses: &mut Losses) -> ProcessIdx {
-        let image = self.index.image_at(task.tgid, time).cloned();
+        let image = self.index.image_at(task.tgid, time);
+        // Most counts of the kernel are of a process image that is known, under its name: that one is not copied.
+        if let Some(idx) = self.process_idx.get(&(image.map(|it| it.generation), task))
+            && let Some(process) = hit_process(&mut self.processes, *idx)
+            && image.is_none_or(|image| image.comm == process.comm)
+        {
+            return *idx;
+        }
+        let image = image.cloned();
         self.process(task, image.as_ref(), losses)
     }
 

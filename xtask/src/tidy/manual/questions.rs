@@ -64,7 +64,7 @@ const QUESTIONS: [Question; 22] = [
         "How do I see what each process runs in the kernel?",
         "using/pivots.md",
         "processes-threads-and-cgroups",
-        "--split-kernel",
+        "function,process",
     ),
     question(
         "How do I find one container?",
