@@ -156,11 +156,11 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
         .map_err(|why| damaged(Section::Counts, &why))?;
 
     let mut notes = Vec::new();
+    // Static branches alone say what some NOPs are; without the others no figure is what it was.
     let mut without = |section, consequence: &str, why: Fault| {
         let name = Section::name(section);
-        notes.push(format!(
-            "section `{name}` of the profile could not be read ({why}): {consequence}"
-        ));
+        let note = format!("section `{name}` of the profile could not be read ({why}): {consequence}");
+        notes.push((section, note));
     };
     let symbols = only::<SymbolsSection>(sections, Section::Symbols)
         .and_then(|section| Ok(section.put_into(&mut modules, capacity)?));
@@ -187,7 +187,12 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
             without(Section::Losses, "losses are unknown", why);
             Losses::default()
         });
-    run.notes.extend(notes);
+    for (section, note) in notes {
+        match section {
+            Section::Branches => run.notes.push(note),
+            _ => run.note_unmeasured(note, Run::WHOLE),
+        }
+    }
     let snapshot = Snapshot {
         run,
         modules,
