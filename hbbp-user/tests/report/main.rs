@@ -11,6 +11,7 @@ mod loops;
 mod options;
 mod pivot;
 mod require;
+mod roles;
 mod saved;
 mod schema;
 mod screen;
