@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::draw::{name_width, row_line, titles};
 use super::figures::Facts;
+use super::lines::{name_width, row_line, titles};
 use super::row::Row;
 use super::table::Table;
 use crate::report::number::{grouped, percent};
