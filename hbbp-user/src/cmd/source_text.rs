@@ -97,12 +97,13 @@ impl SourceTexts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
     fn file(mode: u32) -> tempfile::NamedTempFile {
         let made = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(made.path(), "int main(void)\n{\n  return 0;\n}\n").unwrap();
-        std::fs::set_permissions(made.path(), PermissionsExt::from_mode(mode)).unwrap();
+        std::fs::set_permissions(made.path(), Permissions::from_mode(mode)).unwrap();
         made
     }
 

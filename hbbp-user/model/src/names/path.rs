@@ -121,7 +121,7 @@ mod tests {
         ];
         let shown = fitted(&blocks, 24);
         assert_eq!(shown[..2], ["[kernel]+…226e639", "[kernel]+…226e640"]);
-        assert_eq!(shown[2..], ["[kernel]+…101e640", "…/libc.so.6+0x29c240"]);
+        assert_eq!(shown[2..], ["[kernel]+…101e640", "…/lib/libc.so.6+0x29c240"]);
         assert_eq!(fitted(&blocks, 40), blocks);
         // Alone it keeps the digits that a reader compares.
         assert_eq!(fitted(&blocks[..1], 20), ["[kernel]+…26e639"]);
