@@ -26,6 +26,7 @@ pub const fn words(advice: Advice) -> &'static str {
         Advice::RecordTime => "record --time",
         Advice::RecordExecutions => "record with --event instructions or branches",
         Advice::CheckMachine => "run `hbbp-sys check` for advice",
+        Advice::CountExecutions => "`hbbp-sys check` explains how to get executions",
         Advice::CheckMachineOrSmallerMaps => {
             "run `hbbp-sys check` for what is missing, or lower --map-entries to use less memory"
         }

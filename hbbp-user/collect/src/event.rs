@@ -126,8 +126,8 @@ fn best() -> anyhow::Result<Vec<Source>> {
             Err(reason) => refused = reason,
         }
     }
-    let why = format!("no event can be sampled: {refused}");
-    bail!(Advised::new(why, Advice::CheckMachine))
+    let why = Advised::new("no event can be sampled", Advice::CheckMachine);
+    Err(anyhow::Error::from(refused).context(why))
 }
 
 /// The rungs of this machine, best first; each was tried just now.
@@ -221,8 +221,8 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
     match rung.map(|rung| rung.sources) {
         Some(Ok(sources)) => Ok(sources),
         Some(Err(reason)) => {
-            let why = format!("event `{event}` is not available: {reason}");
-            bail!(Advised::new(why, Advice::SampleTheClock))
+            let why = format!("event `{event}` is not available");
+            Err(anyhow::Error::from(reason).context(Advised::new(why, Advice::SampleTheClock)))
         }
         None => bail!("event `{event}` is not available"),
     }

@@ -45,11 +45,12 @@ pub enum Refused {
     #[error("PMU {0} has no event that counts all taken branches")]
     NoTakenBranches(String),
     /// The kernel does not open an event.
-    #[error("event {event} was refused: {error}")]
+    #[error("event {event} was refused")]
     Event {
         /// Its name.
         event: String,
         /// What the kernel says.
+        #[source]
         error: io::Error,
     },
 }

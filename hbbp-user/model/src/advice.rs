@@ -38,6 +38,7 @@ advice! {
     RecordTime, "Sample time beside executions.";
     RecordExecutions, "Sample an event that counts executions.";
     CheckMachine, "Look up what this machine lacks.";
+    CountExecutions, "Look up how this machine can count executions.";
     CheckMachineOrSmallerMaps, "Look up what this machine lacks, or make the maps in the kernel smaller.";
     ListPmus, "Look up the PMUs of this machine.";
     CheckPermissions, "Look up what the kernel allows.";

@@ -159,7 +159,7 @@ impl ReportArgs {
             .map(|name| View::named(name, taxonomies))
             .transpose()?;
         Ok(view.map(|mut view| {
-            for table in &mut view.tables {
+            for table in view.tables.iter_mut().chain(&mut view.beside) {
                 table.query.filters.extend(query.filters.iter().cloned());
                 if !self.values.is_empty() {
                     table.query.values.clone_from(&query.values);

@@ -1,8 +1,11 @@
 //! What the kernel allows: said in words of the command line, before or in place of its refusal.
 
+use std::error::Error;
 use std::fs;
+use std::io;
 
 use anyhow::bail;
+use rustix::io::Errno;
 
 use hbbp_collect::choice::Choice;
 use hbbp_collect::limits::effective_capabilities;
@@ -37,9 +40,7 @@ pub(super) fn check_frequency(choice: &Choice) -> anyhow::Result<()> {
 
 /// The error; for a user without rights the command that has them.
 pub(super) fn in_place_of_a_refusal(error: anyhow::Error) -> anyhow::Error {
-    let refused = ["Permission denied", "Operation not permitted"];
-    let said = format!("{error:#}");
-    if has_rights() || !refused.iter().any(|refused| said.contains(refused)) {
+    if has_rights() || !error.chain().any(is_refusal) {
         return error;
     }
     let words = std::env::args().skip(1).map(|word| quoted(&word));
@@ -48,6 +49,15 @@ pub(super) fn in_place_of_a_refusal(error: anyhow::Error) -> anyhow::Error {
         .chain(words)
         .collect();
     error.context(format!("needs root: {}", harmless(&command.join(" "))))
+}
+
+/// Whether the kernel refused a right (EACCES, EPERM), by the error of the system call.
+fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return error.kind() == io::ErrorKind::PermissionDenied;
+    }
+    let errno = cause.downcast_ref::<Errno>();
+    errno.is_some_and(|errno| [Errno::ACCESS, Errno::PERM].contains(errno))
 }
 
 /// Whether this process may open perf events and load BPF programs.
@@ -72,6 +82,24 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn a_refusal_is_known_by_its_kind_and_not_by_its_words() {
+        let is_refused = |error: &anyhow::Error| error.chain().any(is_refusal);
+        for errno in [libc::EACCES, libc::EPERM] {
+            let failed: io::Result<()> = Err(io::Error::from_raw_os_error(errno));
+            let failed = failed.context("no event can be sampled").unwrap_err();
+            assert!(is_refused(&failed), "{failed:#}");
+        }
+        let failed: Result<(), Errno> = Err(Errno::PERM);
+        assert!(is_refused(&failed.context("no map").unwrap_err()));
+        assert!(!is_refused(&anyhow::anyhow!(
+            "no such file: /srv/Permission denied"
+        )));
+        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        assert!(!is_refused(&busy.into()));
+    }
 
     #[test]
     fn words_are_quoted_for_a_shell() {

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use super::import::ImportOptions;
 use super::pager::{Paging, paged};
 use super::runs::read_profile;
+use super::source_text::SourceTexts;
 use super::static_image::StaticImage;
 use hbbp_analysis::annotate::{Annotated, Code, Query, annotated, find, hottest};
 use hbbp_analysis::mix::Estimated;
@@ -66,7 +67,11 @@ pub fn annotate(options: &AnnotateOptions, out: &mut dyn Write) -> anyhow::Resul
             &mut linked,
         ));
     }
-    let notes: Vec<String> = image.note().into_iter().collect();
+    let mut texts = SourceTexts::new(snapshot.run.started);
+    if options.format == TextOrJson::Text {
+        add_source(&mut functions, &mut texts);
+    }
+    let notes: Vec<String> = image.note().into_iter().chain(texts.note()).collect();
     let unit = estimated.counts().assignment.unit;
     let report = AnnotatedReport::new(&snapshot, unit, &functions, &notes);
     paged(options.paging, out, &mut |out| {
@@ -75,6 +80,14 @@ pub fn annotate(options: &AnnotateOptions, out: &mut dyn Write) -> anyhow::Resul
         out.flush()
     })
     .context("failed to print annotated code")
+}
+
+/// Adds the text of the source lines.
+fn add_source(functions: &mut [Annotated], texts: &mut SourceTexts) {
+    let versions = functions.iter_mut().flat_map(|function| &mut function.versions);
+    for line in versions.flat_map(|version| &mut version.instructions) {
+        line.source_text = line.source.as_deref().and_then(|source| texts.line(source));
+    }
 }
 
 /// The code that the user wants.

@@ -52,6 +52,9 @@ pub(crate) fn check(format: TextOrJson, out: &mut dyn Write) -> anyhow::Result<(
 
 fn text(findings: &Findings) -> String {
     let mut text = String::new();
+    if !findings.measurable && findings.lacks_privileges() {
+        text.push_str("Run it as root: sudo hbbp-sys check\n\n");
+    }
     for finding in &findings.findings {
         let mark = match finding.status {
             Status::Ok => "ok     ",
@@ -59,13 +62,31 @@ fn text(findings: &Findings) -> String {
             Status::Missing => "missing",
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{mark}  {:<16} {}", finding.id, finding.found);
+        let _ = writeln!(text, "{mark}  {:<16} {}", label(finding.id), finding.found);
         if !finding.advice.is_empty() {
             let _ = writeln!(text, "{:26}-> {}", "", finding.advice);
         }
     }
     let _ = writeln!(text, "\nDefault event: {}", findings.best);
     text
+}
+
+/// What text calls a finding, where its stable name is not what users call it.
+fn label(id: &str) -> &str {
+    match id {
+        "ladder" => "events",
+        "ring-memory" => "locked memory",
+        "records" => "process events",
+        id => id,
+    }
+}
+
+impl Findings {
+    /// Whether root would see more.
+    fn lacks_privileges(&self) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.id == "privileges" && finding.status == Status::Missing)
+    }
 }
 
 fn look() -> Findings {
@@ -135,5 +156,19 @@ mod tests {
         }
         let text = text(&findings);
         assert!(text.contains("Default event: "), "{text}");
+        for inner in ["ladder", "ring-memory"] {
+            assert!(!text.contains(inner), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_user_without_rights_reads_first_what_gives_them() {
+        let findings = Findings {
+            format: "hbbp-sys.check/1",
+            measurable: false,
+            best: "none".to_owned(),
+            findings: vec![missing("privileges", "missing CAP_BPF", "run as root (sudo)")],
+        };
+        assert!(text(&findings).starts_with("Run it as root: sudo hbbp-sys check\n"));
     }
 }

@@ -29,8 +29,8 @@ impl PendingChild {
         let mut command = Command::new(program);
         command.args(args);
         let hold = hold(pid_writer, go_reader, go.as_raw_fd());
-        // SAFETY: between fork and exec the closure only reads, writes and closes pipes, asks for its own pid and unblocks
-        // signals, which are safe after a fork (signal-safety(7)).
+        // SAFETY: between fork and exec the closure only reads, writes and closes pipes, asks for its own pid, unblocks
+        // signals and exits, which are safe after a fork (signal-safety(7)).
         unsafe { command.pre_exec(hold) };
         let starting = std::thread::spawn(move || command.spawn());
         let name = program.to_string_lossy().into_owned();
@@ -82,8 +82,14 @@ fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnM
         // closes without a byte when the parent fails, and then the command must not run.
         unsafe { libc::close(parents_end) };
         unblock_signals()?;
-        pid.write_all(&std::process::id().to_ne_bytes())?;
-        go.read_exact(&mut [0])
+        let held = pid.write_all(&std::process::id().to_ne_bytes());
+        if held.and_then(|()| go.read_exact(&mut [0])).is_err() {
+            // The parent gave up. An error would be reported to it through a pipe of the standard library, which aborts with a
+            // message of its own where nobody reads there any more.
+            // SAFETY: ends this process without running anything else of it.
+            unsafe { libc::_exit(1) };
+        }
+        Ok(())
     }
 }
 

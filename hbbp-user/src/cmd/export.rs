@@ -105,7 +105,7 @@ fn write_profile(
     match runs.first().map(|run| run.counts.assignment.unit) {
         None | Some(Unit::Executions | Unit::RelativeExecutions) => {}
         Some(unit) => warnings.push(format!(
-            "counts are {}: they show where time was spent, not how often instructions ran",
+            "counts are {}: they show where time went, not how often instructions ran",
             unit.noun()
         )),
     }

@@ -12,7 +12,7 @@ use crate::advice::words;
 use hbbp_import::{Format, MODULE_LEN, RanText, Recording, TEXT_BASE, parse_build_id};
 use hbbp_model::addr::Va;
 use hbbp_model::segments::TimeRange;
-use hbbp_model::snapshot::{Run, Snapshot};
+use hbbp_model::snapshot::{Loss, Run, Snapshot};
 use hbbp_model::streams::ThreadCounts;
 use hbbp_resolve::Resolver;
 use hbbp_resolve::kernel::recorded::{KernelPlace, open_recorded_kernel};
@@ -35,6 +35,10 @@ pub struct ImportOptions {
     /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
 }
+
+/// What helps where samples of a recording lie outside of the code of their files.
+const WITHOUT_MAPPINGS: &str = "some samples landed where their file has no code: a text recording needs its mappings \
+                                (perf script --show-mmap-events)";
 
 /// Refuses a snapshot of which no instruction is known: the profile would stay empty for good.
 pub(crate) fn check_resolved(snapshot: &Snapshot) -> anyhow::Result<()> {
@@ -65,6 +69,9 @@ pub(super) fn import_input(input: Input, options: &ImportOptions) -> anyhow::Res
         Some(pid) => format!("process {pid} in the recording {shown}"),
         None => format!("the recording {shown}"),
     };
+    if 0 < snapshot.losses.get(Loss::FileElsewhere) {
+        snapshot.run.notes.push(WITHOUT_MAPPINGS.to_owned());
+    }
     snapshot.check()?;
     snapshot.fit();
     Ok(snapshot)

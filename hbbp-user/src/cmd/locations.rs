@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::progress::Progress;
 use hbbp_analysis::mix::Estimated;
 use hbbp_model::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 use hbbp_resolve::source::lines::SourceLines;
@@ -14,7 +15,10 @@ pub(super) fn read_locations(
     debug_files: &[PathBuf],
 ) -> (SourceLocations, Vec<String>) {
     let mut lines = SourceLines::new(snapshot, debug_files.to_vec());
-    let locations = lines.read(estimated.instructions());
+    let instructions: Vec<_> = estimated.instructions().collect();
+    let progress = Progress::of_lines(instructions.len());
+    let locations = lines.read(instructions.into_iter().inspect(|_| progress.step()));
+    drop(progress);
     let notes = [missing_lines(&lines.without()), too_large(&lines.too_large())];
     (locations, notes.into_iter().flatten().collect())
 }

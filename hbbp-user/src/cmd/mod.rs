@@ -32,6 +32,7 @@ pub mod report;
 mod rule;
 mod runs;
 mod session;
+mod source_text;
 mod static_image;
 mod text_file;
 pub mod top;

@@ -1,4 +1,4 @@
-//! The progress bar of a measurement or of an import, on a terminal only.
+//! The progress bar of a measurement, of an import, or of a search for source lines, on a terminal only.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -44,6 +44,24 @@ impl Progress {
             bar.set_style(style);
         }
         Self(bar)
+    }
+
+    /// A progress bar for looking up the source lines of a number of instructions. To open debug information takes seconds, in
+    /// which the clock goes on.
+    pub(crate) fn of_lines(instructions: usize) -> Self {
+        let bar = ProgressBar::new(instructions as u64);
+        if let Ok(style) = ProgressStyle::with_template("source lines {bar:40} {percent}% {elapsed}") {
+            bar.set_style(style);
+        }
+        if io::stderr().is_terminal() {
+            bar.enable_steady_tick(Duration::from_millis(250));
+        }
+        Self(bar)
+    }
+
+    /// One more is done.
+    pub(crate) fn step(&self) {
+        self.0.inc(1);
     }
 
     /// Number of bytes read so far.

@@ -1,6 +1,8 @@
 //! Prints the report of a snapshot, for `hbbp-sys report` and for direct runs.
 
 mod checks;
+mod options;
+mod profile;
 
 use std::borrow::Cow;
 use std::io::{BufWriter, Write};
@@ -9,107 +11,18 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::diff::{comparison, estimated_runs};
-use super::import::ImportOptions;
-use super::locations::read_locations;
+use super::diff::comparison;
 use super::pager::{Paging, paged};
-use super::session::DRAIN_EVERY;
 use super::text_file::read_text;
 use crate::advice::words;
 pub use checks::WrongUse;
-use hbbp_analysis::loops::{Loops, loops};
-use hbbp_analysis::mix::{
-    Analysis, Confidence, Dimension, Estimated, Mix, MixOverTime, Outcome, OverTime, Query, Requirement,
-    Taxonomy, Verdict, View, sum,
-};
+use hbbp_analysis::mix::{Analysis, Estimated, Mix, Outcome, Taxonomy, Verdict, sum};
 use hbbp_estimate::stages::Stage;
 use hbbp_estimate::{Rule, Unit};
-use hbbp_model::snapshot::{Snapshot, SourceLocations};
-use hbbp_output::report::{Format, Look, Miss, Overview, Report, Table, quality};
-use hbbp_resolve::source::lines::SourceLines;
-
-/// Content and format of a report.
-#[derive(Clone, Debug)]
-pub struct ReportOptions {
-    /// What the table shows, unless there is a view.
-    pub query: Query,
-    /// Tables to print instead.
-    pub view: Option<View>,
-    /// What must hold of the mix.
-    pub requirements: Vec<Requirement>,
-    /// How sure a failed requirement must be.
-    pub confidence: Confidence,
-    /// Name or file of the rule that chooses between EBS and LBR.
-    pub rule: String,
-    /// Most lines of each table; `None` for all.
-    pub top: Option<usize>,
-    /// The form of the report.
-    pub format: Format,
-    /// How much of the report text shows.
-    pub extent: Extent,
-    /// How text looks.
-    pub look: Look,
-    /// Whether the rows are also shown by period.
-    pub over_time: bool,
-    /// A profile that the page shows the changes against.
-    pub compare: Option<ImportOptions>,
-    /// Files with debug information, for the dimensions that need it; others are found by their build ids.
-    pub debug_files: Vec<PathBuf>,
-}
-
-/// How much of a report text shows; the other formats hold all of it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Extent {
-    /// Header, warnings, tables, accounting; a pager may show them.
-    Details(Paging),
-    /// The tables alone. The warnings that weigh most are in [`Quality::warnings`].
-    Tables,
-    /// One screen with what people ask first.
-    Screen,
-}
-
-impl Default for ReportOptions {
-    fn default() -> Self {
-        Self {
-            query: Query::by([Dimension::Mnemonic]),
-            view: None,
-            requirements: Vec::new(),
-            confidence: Confidence::default(),
-            rule: "balanced".to_owned(),
-            top: None,
-            format: Format::default(),
-            extent: Extent::Details(Paging::Never),
-            look: Look::default(),
-            over_time: false,
-            compare: None,
-            debug_files: Vec::new(),
-        }
-    }
-}
-
-impl ReportOptions {
-    /// The queries of all tables, each with its limit of lines.
-    fn tables(&self) -> Vec<(&Query, Option<usize>)> {
-        match &self.view {
-            None => vec![(&self.query, self.top)],
-            Some(view) => view
-                .tables
-                .iter()
-                .map(|table| (&table.query, table.top))
-                .collect(),
-        }
-    }
-
-    /// Whether some table has threads in it.
-    pub fn asks_thread(&self) -> bool {
-        self.asks(|query| query.asks(Dimension::Thread))
-    }
-
-    fn asks(&self, of: impl Fn(&Query) -> bool) -> bool {
-        let required = self.requirements.iter().map(Requirement::query);
-        self.tables().into_iter().any(|(query, _)| of(query)) || required.into_iter().any(|query| of(&query))
-    }
-}
+use hbbp_model::snapshot::Snapshot;
+use hbbp_output::report::{Format, Miss, Report, Table, quality};
+pub use options::{Extent, ReportOptions};
+use profile::Profile;
 
 /// Quality of the reported measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -260,110 +173,6 @@ fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> a
         out.flush()
     });
     written.context("failed to write the report")
-}
-
-/// The runs of a profile, estimated.
-struct Profile<'a> {
-    estimated: Vec<Estimated<'a>>,
-    /// The source locations of the instructions of each run, where a table or requirement asks for them.
-    locations: Vec<SourceLocations>,
-    /// Notes on locations that are missing in each run.
-    notes: Vec<Vec<String>>,
-}
-
-impl<'a> Profile<'a> {
-    fn new(runs: &'a [Snapshot], rule: &Rule, options: &ReportOptions) -> Self {
-        let estimated = estimated_runs(runs, rule);
-        let asks_source = options.asks(Query::asks_source);
-        let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
-            if asks_source {
-                read_locations(run, estimated, &options.debug_files)
-            } else {
-                Default::default()
-            }
-        };
-        let (locations, notes) = runs.iter().zip(&estimated).map(of_run).unzip();
-        Self {
-            estimated,
-            locations,
-            notes,
-        }
-    }
-
-    /// The answers of all runs.
-    fn mixes(&self, query: &Query) -> Vec<Mix> {
-        let runs = self.estimated.iter().zip(&self.locations);
-        runs.map(|(run, locations)| run.mix(query, locations)).collect()
-    }
-
-    /// The rows of the first table by period, where they are asked for.
-    fn over_time(&self, options: &ReportOptions) -> anyhow::Result<Option<(OverTime, MixOverTime)>> {
-        if !options.over_time {
-            return Ok(None);
-        }
-        let tables = options.tables();
-        let (Some((query, _)), [run], [locations]) = (tables.first(), &*self.estimated, &*self.locations)
-        else {
-            bail!(
-                "--over-time shows one run, and this profile has several: report one of those that were merged"
-            );
-        };
-        let over_time = OverTime::new(run);
-        anyhow::ensure!(
-            1 < over_time.periods.len(),
-            "--over-time needs counts of several intervals, and this profile has those of {}: record for longer than {} s, \
-             the time between two drains",
-            over_time.periods.len(),
-            DRAIN_EVERY.as_secs()
-        );
-        let mix = over_time.mix(run, query, locations);
-        Ok(Some((over_time, mix)))
-    }
-
-    /// The loops of each run, where the view shows them, with the source lines of those that are shown.
-    fn loops(&self, options: &ReportOptions) -> anyhow::Result<Vec<Loops>> {
-        let view = options.view.as_ref();
-        let Some(view) = view.filter(|view| view.shows_loops()) else {
-            return Ok(Vec::new());
-        };
-        anyhow::ensure!(
-            options.format != Format::Html,
-            "a page does not show loops; use --format text, json or csv with --view loops"
-        );
-        let filtered = view.tables.iter().any(|table| !table.query.filters.is_empty());
-        anyhow::ensure!(
-            !filtered && !options.over_time,
-            "--view loops has all loops of the whole run: leave out --filter and --over-time"
-        );
-        let of_run = |run: &Estimated<'a>| {
-            let mut found = loops(run);
-            let n = options.top.unwrap_or(usize::MAX);
-            let shown = found.loops.iter().take(n);
-            let instructions = shown.flat_map(|it| it.region.instructions(run.map()));
-            let instructions = instructions.chain(found.call_addresses(n));
-            let mut lines = SourceLines::new(run.snapshot(), options.debug_files.clone());
-            let locations = lines.read_lines(instructions);
-            found.locate(n, run.map(), &locations);
-            found
-        };
-        Ok(self.estimated.iter().map(of_run).collect())
-    }
-
-    /// What the first screen shows, where it is asked for.
-    fn overview(&self, options: &ReportOptions) -> Option<Overview> {
-        let is_shown = options.format == Format::Text && options.extent == Extent::Screen;
-        is_shown.then(|| Overview::new(|query| sum(query, self.mixes(query).into_iter())))
-    }
-
-    fn verdicts(&self, options: &ReportOptions) -> Vec<Verdict> {
-        let samples = self.estimated.iter().map(Estimated::samples).sum();
-        let verdict = |requirement: &Requirement| {
-            let query = requirement.query();
-            let mix = sum(&query, self.mixes(&query).into_iter());
-            requirement.test(&mix, samples, options.confidence)
-        };
-        options.requirements.iter().map(verdict).collect()
-    }
 }
 
 /// The unit of the figures of a run.

@@ -236,6 +236,7 @@ fn measured_by(event: Event) -> Snapshot {
             classes: Vec::new(),
             kernel_text: KernelTextSource::Probe,
             notes: Vec::new(),
+            unmeasured: Default::default(),
             own_cpu: 3_000_000,
             own_memory: 24_500_000,
             own_sampling: 0,

@@ -61,6 +61,41 @@ fn ten_seconds_under_load_close_every_sum() {
     }
 }
 
+/// What a user of each role asks first stands on the screen of a run, whatever ran: how it was measured, where the time went, the
+/// level, the vectors, the hottest functions with their module and process.
+#[test]
+fn first_screen_of_a_run_answers_what_people_ask() {
+    let Some(_kernel) = kernel() else { return };
+    // A command alone, so that what else the machine does is not on its screen.
+    let output = run(&[
+        "--",
+        "dd",
+        "if=/dev/urandom",
+        "of=/dev/null",
+        "bs=4k",
+        "count=60000",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().count() <= 24, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for part in [
+        "the command dd",
+        "rings      kernel ",
+        "ISA level  v1 ",
+        "vectors ",
+        "mnemonic ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let is_time = text.contains("time, not executions");
+    assert!(is_time || text.contains("estimated executions"), "{text}");
+    // It reads random numbers, in the kernel.
+    let hot = text.lines().find(|line| line.starts_with("chacha"));
+    assert!(hot.is_some_and(|line| line.contains("[kernel]")), "{text}");
+    assert_eq!(is_time, text.contains("explains how to get executions"), "{text}");
+}
+
 /// The kernel stops the clock of a CPU that has many samples without a clock tick, as an idle one has. Its time counts.
 #[test]
 fn samples_that_an_idle_cpu_misses_are_due() {

@@ -139,10 +139,7 @@ fn clock_alone_tells_time_by_loop_and_line_and_no_more() {
     }
     let text = String::from_utf8(run(&["report", &profile, "--view", "loops", "--details"]).stdout).unwrap();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        text.contains("figures are time-weighted samples of cpu-clock"),
-        "{text}"
-    );
+    assert!(text.contains("figures are samples of cpu-clock"), "{text}");
     let unknown = "no event counts executions: iterations, invocations, trip counts and CPI are not known";
     assert!(text.contains(unknown), "{text}");
 }

@@ -71,3 +71,18 @@ fn columns_are_listed_and_chosen() {
         "{said}"
     );
 }
+
+#[test]
+fn table_has_samples_and_no_rows_of_zeros() {
+    let Some(_kernel) = kernel() else { return };
+    let _load = Load::syscalls();
+    let output = run(&["processwatch", "-i", "1", "-n", "1", "-f", "AVX512"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("interval 0: "), "{text}");
+    let titles: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+    assert_eq!(titles, ["PID", "NAME", "SAMPLES", "%AVX512"], "{text}");
+    assert!(lines.next().unwrap().starts_with("ALL "), "{text}");
+    assert!(lines.all(|line| !line.ends_with(" 0.00")), "{text}");
+}

@@ -12,6 +12,7 @@ mod loops;
 mod options;
 mod pivot;
 mod require;
+mod roles;
 mod saved;
 mod schema;
 mod screen;

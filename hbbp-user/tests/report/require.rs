@@ -143,60 +143,6 @@ fn failed_requirements_end_with_code_3() {
 }
 
 #[test]
-fn wrong_options_say_what_is_right() {
-    check(
-        &["--rows", "colour"],
-        2,
-        "unknown dimension `colour`; expected one of ring, mnemonic",
-    );
-    check(&["--cols", "colour"], 2, "unknown dimension `colour`");
-    check(
-        &["--values", "colour"],
-        2,
-        "unknown value `colour`; expected one of executions, share",
-    );
-    check(
-        &["--view", "colour"],
-        2,
-        "unknown view `colour`; expected one of isa, vectorization",
-    );
-    check(
-        &["--filter", "lock"],
-        2,
-        "`lock` is not a filter; expected DIMENSION=PATTERN",
-    );
-    check(
-        &["--filter", "lock=lokced"],
-        2,
-        "no lock matches `lokced`; values of lock are none, locked",
-    );
-    check(
-        &["--require", "lock=locked"],
-        2,
-        "`lock=locked` is not a requirement",
-    );
-    check(&["--confidence", "0.95"], 2, "is not a level of confidence");
-    check(&["--taxonomy", "/nowhere.toml"], 2, "taxonomy /nowhere.toml");
-    check(
-        &["--view", "module:nvme"],
-        1,
-        "no instruction of a module `nvme` ran; use a name or a pattern (module:*libc*) of one that did: [kernel], /bin/sum",
-    );
-    check(
-        &["--sort", "colour"],
-        1,
-        "no column `colour` to sort by; expected total, key, a value, or one of kernel, user",
-    );
-}
-
-#[test]
-fn tables_without_rows_say_so() {
-    let output = report(&program::retired(), &["--filter", "extension=AVX512_VNNI"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("nothing that ran passes the filters"), "{text}");
-}
-
-#[test]
 fn taxonomies_of_users_are_dimensions() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mine.toml");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use hbbp_model::snapshot::Snapshot;
 use hbbp_output::report::Look;
-use hbbp_user::cmd::report::{Extent, ReportOptions};
+use hbbp_user::cmd::report::{Extent, ReportOptions, print_runs};
 
 use super::golden::check_text;
 use super::wrong::{folder, run};
@@ -53,6 +53,46 @@ fn screens_of_all_kinds_of_measurements() {
 fn screen_without_samples_says_so() {
     let text = screen(&Snapshot::default(), 80);
     assert!(text.contains("nothing that ran could be sampled"), "{text}");
+}
+
+/// Time that was not measured weighs its share, so that it is not only among the details.
+#[test]
+fn time_that_was_not_measured_is_on_the_screen() {
+    let mut snapshot = program::retired();
+    let note = "the 3.0 s before this interval are lost: the disk was slow".to_owned();
+    snapshot.run.note_unmeasured(note, 3 * snapshot.run.duration);
+    let text = screen(&snapshot, 80);
+    assert_fits(&text, 80);
+    assert!(
+        text.contains("   75 %  the 3.0 s before this interval are lost"),
+        "{text}"
+    );
+    // A note that bends nothing stays there.
+    snapshot.run.notes.push("periods vary".to_owned());
+    assert!(!screen(&snapshot, 80).contains("periods vary"));
+}
+
+/// Of several runs, what they have in common is said once.
+#[test]
+fn runs_of_a_profile_do_not_repeat_their_header() {
+    let mut second = program::clocked();
+    second.run.started += 60_000_000_000;
+    let mut third = second.clone();
+    third.run.host = "other".to_owned();
+    let mut out = Vec::new();
+    let runs = [program::clocked(), second, third];
+    print_runs(&runs, &ReportOptions::default(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for (part, times) in [
+        ("  CPU  ", 1),
+        ("  kernel text  ", 1),
+        ("figures are samples of cpu-clock", 1),
+        ("  measured  ", 3),
+        ("  host  ", 3),
+        ("Run 3 of 3\n", 1),
+    ] {
+        assert_eq!(text.matches(part).count(), times, "{part}: {text}");
+    }
 }
 
 /// A table that was asked for stands alone; what weighs most is said beside it.

@@ -142,6 +142,7 @@ impl<'a> Building<'a> {
                 cpi: None,
                 predictions: None,
                 source: None,
+                source_text: None,
                 linked: Vec::new(),
             };
             self.lines.insert(addr, line);

@@ -73,6 +73,7 @@ mod tests {
             predictions: None,
             samples: 0,
             source: None,
+            source_text: None,
             linked: Vec::new(),
         };
         // A retpoline became an LFENCE and an indirect jump; the static image has one call.

@@ -141,6 +141,9 @@ mod tests {
         assert!(!passes("extension!=avx*", &["AVX512F"]));
         assert!(passes("extension={AVX,FMA}", &["FMA"]));
         assert!(passes("module=[kernel]", &["[kernel]"]));
+        assert!(passes("module=kernel", &["[kernel]"]));
+        assert!(!passes("module!=kernel", &["[kernel]"]));
+        assert!(!passes("module=kern", &["[kernel]"]));
         assert!(passes("module=*/libc.so*", &["/usr/lib/libc.so.6"]));
         assert!(passes("long-latency=division", &["square root", "division"]));
         assert!(!passes("long-latency!=division", &["square root", "division"]));

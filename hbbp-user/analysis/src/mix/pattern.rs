@@ -1,5 +1,5 @@
 //! Patterns for values: globs without regard to case, `*`, `?`, `[a-z]`, `{AVX,FMA}`. A value that equals the pattern matches
-//! too, so that `module=[kernel]` means what it says.
+//! too, so that `module=[kernel]` means what it says; and so does one that equals it between brackets, as in `module=kernel`.
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -38,7 +38,11 @@ impl Pattern {
 
     /// Whether a value matches.
     pub(crate) fn matches(&self, value: &str) -> bool {
-        self.text.eq_ignore_ascii_case(value) || self.glob.as_ref().is_some_and(|glob| glob.is_match(value))
+        let inside = value.strip_prefix('[').and_then(|value| value.strip_suffix(']'));
+        let is_text = |value: &str| self.text.eq_ignore_ascii_case(value);
+        is_text(value)
+            || inside.is_some_and(is_text)
+            || self.glob.as_ref().is_some_and(|glob| glob.is_match(value))
     }
 
     /// As it was written.

@@ -16,6 +16,8 @@ pub struct View {
     pub sentence: String,
     /// Its tables.
     pub tables: Vec<ViewTable>,
+    /// Tables that text shows after them. The other formats are for scripts, which read the first ones.
+    pub beside: Vec<ViewTable>,
 }
 
 /// A table of a view.
@@ -54,6 +56,9 @@ struct Named {
 /// The view whose tables are followed by the loops ([`crate::loops`]).
 const LOOPS: &str = "loops";
 
+/// The view whose second table has the levels of each module.
+const ISA: &str = "isa";
+
 /// Figures of tables of time; time itself where it was sampled.
 const TIMED: &[Value] = &[Value::Executions, Value::Share, Value::TimeShare, Value::Cpi];
 
@@ -63,7 +68,7 @@ const USUAL: &[Value] = &[Value::Executions, Value::Share];
 /// All views but the page of a module.
 const VIEWS: [Named; 11] = [
     Named {
-        name: "isa",
+        name: ISA,
         sentence: "Instruction set extensions that ran. A level is the lowest x86-64 level of the psABI that has the \
                    instruction; a binary for v3 that shows only v1 does not use what it was built for.",
         rows: "level,extension",
@@ -182,14 +187,23 @@ impl View {
         }
         let view = VIEWS.iter().find(|view| view.name == name);
         let view = view.ok_or_else(|| ViewError::Unknown(name.to_owned()))?;
-        let query = query(view.rows, view.columns, view.filters, view.values, taxonomies)?;
+        let of_view = query(view.rows, view.columns, view.filters, view.values, taxonomies)?;
+        let beside = if name == ISA {
+            // Which programs and libraries use what they were built for.
+            let query = query("module", "level", &[], &[Value::Share], taxonomies)?;
+            let top = Some(TOP_OF_MODULE);
+            vec![ViewTable { query, top }]
+        } else {
+            Vec::new()
+        };
         Ok(Self {
             name: name.to_owned(),
             sentence: view.sentence.to_owned(),
             tables: vec![ViewTable {
-                query,
+                query: of_view,
                 top: Some(if name == LOOPS { TOP_OF_MODULE } else { TOP }),
             }],
+            beside,
         })
     }
 
@@ -225,6 +239,7 @@ impl View {
                 table("mnemonic", &[], USUAL)?,
                 table("callee", &["callee=* \\[*\\]"], USUAL)?,
             ],
+            beside: Vec::new(),
         })
     }
 
@@ -272,6 +287,7 @@ mod tests {
         let module = View::named("module:nvme*", &taxonomies).unwrap();
         assert_eq!(module.tables.len(), 4);
         assert_eq!(View::named("module:", &taxonomies), Err(ViewError::NoModule));
+        assert_eq!(View::named("isa", &taxonomies).unwrap().beside.len(), 1);
         let unknown = View::named("colours", &taxonomies).unwrap_err().to_string();
         assert!(
             unknown.contains("isa, vectorization") && unknown.ends_with("module:NAME"),

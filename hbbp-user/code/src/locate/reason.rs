@@ -43,7 +43,7 @@ reasons! {
         NoMapping, "ip.no_mapping",
             "samples unresolved: address outside any known executable mapping";
         NoText, "ip.no_text",
-            "samples unresolved: text of the mapping is not in the snapshot";
+            "samples unresolved: the code of this file could not be read";
         NotOnInstruction, "ip.not_on_instruction",
             "samples unresolved: address inside an instruction, so other text ran";
         Undecodable, "ip.undecodable",
@@ -65,7 +65,7 @@ reasons! {
         NoMapping, "stream.no_mapping",
             "streams discarded: start or end outside any known executable mapping";
         NoText, "stream.no_text",
-            "streams discarded: text at start or end is not in the snapshot";
+            "streams discarded: the code at start or end could not be read";
         CrossesText, "stream.crosses_text",
             "streams discarded: start and end in different text ranges, so a branch entry is missing";
         NotOnInstruction, "stream.not_on_instruction",

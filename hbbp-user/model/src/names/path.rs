@@ -1,4 +1,5 @@
-//! Paths in narrow columns: the file's name stays, and as many of its last folders as there is width for.
+//! Paths in narrow columns: the file's name stays, and as many of its last folders as there is width for. Addresses in modules
+//! lose the digits that they have in common, and keep those that tell them apart.
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -14,6 +15,14 @@ pub fn file_name(path: &str) -> &str {
 /// folder that tells them apart is shown as well. What is not an absolute path, or too long even so, is left as it is.
 pub fn fitted(paths: &[&str], width: usize) -> Vec<String> {
     let mut shown: Vec<String> = paths.iter().map(|path| tail(path, width)).collect();
+    let is_long = |shown: &str| width < columns(shown);
+    if shown.iter().any(|shown| is_long(shown)) {
+        for (path, shown) in paths.iter().zip(&mut shown).filter(|(_, shown)| is_long(shown)) {
+            if let Some(short) = where_they_differ(path, paths) {
+                *shown = short;
+            }
+        }
+    }
     super::replace_coinciding(paths, &mut shown, |path, _| with_folder(path, paths));
     super::replace_coinciding(paths, &mut shown, |path, _| path.to_owned());
     shown
@@ -31,6 +40,37 @@ fn tail(path: &str, width: usize) -> String {
     let fits = |end: &String| columns(end) <= width;
     ends.find(fits)
         .unwrap_or_else(|| format!("{LEFT_OUT}{}", file_name(path)))
+}
+
+/// `[kernel]+0xffffffff8226e639` as `[kernel]+…26e639`, without the digits that all addresses in this module begin with; `None`
+/// for what is not an address in a module.
+fn where_they_differ(name: &str, all: &[&str]) -> Option<String> {
+    /// Digits that stay, however much the addresses agree.
+    const FEWEST: usize = 6;
+
+    let (module, digits) = address_in(name)?;
+    let of_module = all.iter().filter_map(|other| address_in(other));
+    let others = of_module.filter(|(of, _)| *of == module);
+    let agreeing = others.map(|(_, other)| {
+        if other.len() != digits.len() {
+            return 0;
+        }
+        let both = digits.bytes().zip(other.bytes());
+        both.take_while(|(a, b)| a == b).count()
+    });
+    let agreeing = agreeing
+        .min()
+        .unwrap_or(0)
+        .min(digits.len().saturating_sub(FEWEST));
+    let kept = digits.get(agreeing..).filter(|_| 1 < agreeing)?;
+    Some(format!("{}+…{kept}", file_name(module)))
+}
+
+/// The module and the hexadecimal digits of `module+0xdigits`.
+fn address_in(name: &str) -> Option<(&str, &str)> {
+    let (module, digits) = name.rsplit_once("+0x")?;
+    let is_hex = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hex.then_some((module, digits))
 }
 
 /// `…/folder/…/file`, with the last folder that no other of the paths with this file name has at the same place.
@@ -69,6 +109,22 @@ mod tests {
         assert_eq!(shown(23), "…/librustc_driver.so");
         assert_eq!(shown(3), "…/librustc_driver.so");
         assert_eq!(fitted(&["[kernel]"], 3), ["[kernel]"]);
+    }
+
+    #[test]
+    fn addresses_lose_the_digits_that_they_have_in_common() {
+        let blocks = [
+            "[kernel]+0xffffffff8226e639",
+            "[kernel]+0xffffffff8226e640",
+            "[kernel]+0xffffffff8101e640",
+            "/usr/lib/libc.so.6+0x29c240",
+        ];
+        let shown = fitted(&blocks, 24);
+        assert_eq!(shown[..2], ["[kernel]+…226e639", "[kernel]+…226e640"]);
+        assert_eq!(shown[2..], ["[kernel]+…101e640", "…/lib/libc.so.6+0x29c240"]);
+        assert_eq!(fitted(&blocks, 40), blocks);
+        // Alone it keeps the digits that a reader compares.
+        assert_eq!(fitted(&blocks[..1], 20), ["[kernel]+…26e639"]);
     }
 
     #[test]

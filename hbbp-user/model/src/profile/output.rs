@@ -32,6 +32,16 @@ pub struct Output {
     path: PathBuf,
     target: Target,
     user: User,
+    readers: Readers,
+}
+
+/// Who may read a new file.
+#[derive(Clone, Copy, Debug)]
+enum Readers {
+    /// The user, or the one who called sudo.
+    Owner,
+    /// Everybody; it belongs to the user who writes it.
+    Everybody,
 }
 
 #[derive(Debug)]
@@ -66,7 +76,17 @@ impl Output {
             path: path.to_owned(),
             target: target.with_context(|| format!("cannot write to {}", path.display()))?,
             user,
+            readers: Readers::Owner,
         })
+    }
+
+    /// The same, as a file that everybody may read: it holds nothing of what was measured.
+    #[must_use]
+    pub fn for_everybody(self) -> Self {
+        Self {
+            readers: Readers::Everybody,
+            ..self
+        }
     }
 
     /// Whether it is standard output, to which nothing else may be printed then.
@@ -114,7 +134,7 @@ impl Output {
         match self.target {
             Target::Standard => write(standard).and_then(|()| standard.flush()),
             Target::Stream(mut stream) => write(&mut stream),
-            Target::File { directory, name } => self.user.replace(&directory, &name, write),
+            Target::File { directory, name } => self.user.replace(&directory, &name, self.readers, write),
         }
     }
 }
@@ -161,7 +181,7 @@ impl User {
         }
         self.check_owner(there.as_ref())?;
         // Whether a file can be made there is better known now.
-        let (temporary, _) = create_beside(&directory, &name)?;
+        let (temporary, _) = create_beside(&directory, &name, Readers::Owner)?;
         rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty())?;
         Ok(Target::File { directory, name })
     }
@@ -189,7 +209,8 @@ impl User {
             let name = OsString::from(format!("hbbp-sys-{}.hbbp", std::process::id()));
             // What others put there under this name stays theirs.
             rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).err()?;
-            self.replace(&directory, &name, |out| out.write_all(bytes)).ok()?;
+            self.replace(&directory, &name, Readers::Owner, |out| out.write_all(bytes))
+                .ok()?;
             Some(folder.join(name))
         };
         match folders.iter().find_map(save) {
@@ -203,10 +224,11 @@ impl User {
         self,
         directory: &OwnedFd,
         name: &OsStr,
+        readers: Readers,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (temporary, file) = create_beside(directory, name)?;
-        let written = self.give(&file).and_then(|()| {
+        let (temporary, file) = create_beside(directory, name, readers)?;
+        let written = self.give(&file, readers).and_then(|()| {
             let mut buffered = BufWriter::new(&file);
             write(&mut buffered)?;
             buffered.flush()?;
@@ -225,14 +247,14 @@ impl User {
     }
 
     /// Gives a new file to the user who called sudo.
-    fn give(self, file: &File) -> io::Result<()> {
-        match self.sudo {
-            Some((uid, gid)) => Ok(rustix::fs::fchown(
+    fn give(self, file: &File, readers: Readers) -> io::Result<()> {
+        match (self.sudo, readers) {
+            (Some((uid, gid)), Readers::Owner) => Ok(rustix::fs::fchown(
                 file,
                 Some(Uid::from_raw(uid)),
                 Some(Gid::from_raw(gid)),
             )?),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -242,17 +264,21 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Creates a file in `directory` that was not there before, which its owner alone can read.
-fn create_beside(directory: &OwnedFd, name: &OsStr) -> io::Result<(OsString, File)> {
+/// Creates a file in `directory` that was not there before.
+fn create_beside(directory: &OwnedFd, name: &OsStr, readers: Readers) -> io::Result<(OsString, File)> {
     /// As many files of killed processes with our id are passed over.
     const ATTEMPTS: u32 = 64;
 
+    let mode = match readers {
+        Readers::Owner => Mode::RUSR | Mode::WUSR,
+        Readers::Everybody => Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH,
+    };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for attempt in 0..ATTEMPTS {
         let mut temporary = OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{}-{attempt}.part", std::process::id()));
-        match rustix::fs::openat(directory, &temporary, flags, Mode::RUSR | Mode::WUSR) {
+        match rustix::fs::openat(directory, &temporary, flags, mode) {
             Ok(file) => return Ok((temporary, file.into())),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),

@@ -111,14 +111,16 @@ impl Read {
     /// The runs with the notes on them.
     fn finish(mut self, range: TimeRange, now: u64) -> anyhow::Result<Vec<Snapshot>> {
         let covered: Vec<Range<u64>> = self.runs.iter().flat_map(Snapshot::covered).collect();
-        let mut notes = Vec::new();
-        if let Some((_, first)) = self.damaged.first() {
-            notes.push(format!(
-                "damaged segments were left out, {} in all, such as: {first}",
-                self.damaged.len()
-            ));
+        let damaged = self.damaged.first().map(|(_, first)| {
+            let n = self.damaged.len();
+            format!("damaged segments were left out, {n} in all, such as: {first}")
+        });
+        let lost: u64 = self.damaged.iter().map(|(name, _)| name.length).sum();
+        let run = self.runs.first_mut();
+        let run = &mut run.with_context(|| damaged.clone().unwrap_or_default())?.run;
+        if let Some(damaged) = damaged {
+            run.note_unmeasured(damaged, in_ns(lost));
         }
-        let run = self.runs.first_mut().with_context(|| notes.concat())?;
         let start = covered.iter().map(|it| it.start).min().unwrap_or(now);
         let end = covered.iter().map(|it| it.end).max().unwrap_or(now);
         let asked = range.at(now);
@@ -128,23 +130,35 @@ impl Read {
         } else {
             end
         };
-        notes.extend(gap_note(&gaps(covered, since..until, GAP / 1_000_000)));
+        let gaps = gaps(covered, since..until, GAP / 1_000_000);
+        if let Some(note) = gap_note(&gaps) {
+            run.note_unmeasured(note, in_ns(total(&gaps)));
+        }
         if start < asked.start || asked.end < end {
-            notes.push(format!(
+            run.notes.push(format!(
                 "segments are read as a whole: this is the time from {} to {}",
                 utc(start),
                 utc(end)
             ));
         }
-        run.run.notes.extend(notes);
         Ok(self.runs)
     }
+}
+
+/// The time of all gaps, in ms.
+fn total(gaps: &[Range<u64>]) -> u64 {
+    gaps.iter().map(|gap| gap.end - gap.start).sum()
+}
+
+/// A time in ms in ns; names of segments may say any.
+const fn in_ns(ms: u64) -> u64 {
+    ms.saturating_mul(1_000_000)
 }
 
 /// The sentence on the parts of a range that were not measured.
 fn gap_note(gaps: &[Range<u64>]) -> Option<String> {
     let seconds = |ms: u64| format!("{}.{:03} s", ms / 1000, ms % 1000);
-    let total: u64 = gaps.iter().map(|gap| gap.end - gap.start).sum();
+    let total = total(gaps);
     let named = gaps.iter().take(NAMED);
     let mut named: Vec<String> = named
         .map(|gap| format!("{} from {}", seconds(gap.end - gap.start), utc(gap.start)))
@@ -228,6 +242,8 @@ mod tests {
             notes,
             "30.000 s of that time were not measured: 30.000 s from 1970-01-12 13:50:20 UTC"
         );
+        // 30 of 210 s.
+        assert!((runs[0].run.share_unmeasured(&notes) - 1.0 / 7.0).abs() < 1e-9);
         let (runs, notes) = range(made.path(), 165, 200);
         assert_eq!(runs[0].intervals.len(), 1);
         assert!(

@@ -140,6 +140,17 @@ fn parse_run(sections: &[Stored<'_>], all: &mut Capacity) -> Result<Snapshot, Er
     Ok(snapshot)
 }
 
+/// Adds notes on sections that could not be read. Static branches only say what some NOPs are; without another section no figure is
+/// what it was.
+fn add_notes(run: &mut Run, notes: Vec<(Section, String)>) {
+    for (section, note) in notes {
+        match section {
+            Section::Branches => run.notes.push(note),
+            _ => run.note_unmeasured(note, Run::WHOLE),
+        }
+    }
+}
+
 fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Snapshot, Error> {
     let mut run = needed(sections, Section::Run, |section: RunSection| {
         Run::try_from(section)
@@ -158,9 +169,8 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
     let mut notes = Vec::new();
     let mut without = |section, consequence: &str, why: Fault| {
         let name = Section::name(section);
-        notes.push(format!(
-            "section `{name}` of the profile could not be read ({why}): {consequence}"
-        ));
+        let note = format!("section `{name}` of the profile could not be read ({why}): {consequence}");
+        notes.push((section, note));
     };
     let symbols = only::<SymbolsSection>(sections, Section::Symbols)
         .and_then(|section| Ok(section.put_into(&mut modules, capacity)?));
@@ -187,7 +197,7 @@ fn parse_sections(sections: &[Stored<'_>], capacity: &mut Capacity) -> Result<Sn
             without(Section::Losses, "losses are unknown", why);
             Losses::default()
         });
-    run.notes.extend(notes);
+    add_notes(&mut run, notes);
     let snapshot = Snapshot {
         run,
         modules,

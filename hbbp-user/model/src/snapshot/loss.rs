@@ -113,10 +113,10 @@ losses! {
     SampleUnread, "record.sample_unread", Record,
         "recorded sample" | "recorded samples", "skipped: damaged, or of an unknown event";
     SidebandLost, "record.sideband_lost", Record,
-        "process and mapping record" | "process and mapping records", "lost: overwritten before they were read";
+        "process and mapping record" | "process and mapping records", "lost: they came faster than hbbp-sys read them";
     TextLost, "record.text_lost", Record,
-        "kernel text record" | "kernel text records", "lost: overwritten before they were read; patches were found by re-reading the \
-         text";
+        "kernel text record" | "kernel text records", "lost: they came faster than hbbp-sys read them; patches were found by re-reading \
+         the text";
     SidebandSkipped, "record.sideband_skipped", Record,
         "mapping record" | "mapping records", "skipped: one process made very many; its mappings were read from /proc instead";
     SidebandUnread, "record.sideband_unread", Record,
@@ -146,8 +146,8 @@ losses! {
     FileUnreadable, "region.file_unreadable", Region,
         "mapped file" | "mapped files", "not read: invalid ELF";
     FileElsewhere, "region.file_elsewhere", Region,
-        "mapped file" | "mapped files",
-        "without code at the addresses that ran: mappings are missing (perf script --show-mmap-events), or it is another version";
+        "file" | "files",
+        "without code where samples landed: another version of the file ran, or its mappings are not known";
     TextUnreadable, "region.text_unreadable", Region,
         "kernel text range" | "kernel text ranges", "could not be read";
     TextSwitched, "ambiguous.text_switched", Ambiguous,
@@ -159,8 +159,8 @@ losses! {
         "text range" | "text ranges", "differed from their file in a process, which patched them or was patched: the bytes in its memory \
          were used";
     TextNotCompared, "text.not_compared", Text,
-        "text range" | "text ranges", "not compared with the memory of their process, which had exited or could not be read: the bytes of \
-         the file were used";
+        "piece of code" | "pieces of code", "could not be checked for run-time patches, as the program had ended or its memory could not \
+         be read: the code of the file was used";
     SamplesLeftOut, "sample.profile_full", Sample,
         "sample" | "samples", "dropped: profile size limit reached, rarest addresses first";
     StreamsLeftOut, "stream.profile_full", Stream,

@@ -1,5 +1,7 @@
 //! The facts of a run: where, when, with which events and periods, and what the kernel counted.
 
+use std::collections::BTreeMap;
+
 use super::ClassCount;
 use crate::addr::Ring;
 
@@ -32,6 +34,8 @@ pub struct Run {
     pub kernel_text: KernelTextSource,
     /// Sentences that a reader of this run must know, such as why there are no branch stacks.
     pub notes: Vec<String>,
+    /// Time that was not measured, in ns, by the note that says so; [`Self::WHOLE`] where nothing is as it was.
+    pub unmeasured: BTreeMap<String, u64>,
     /// CPU time of the tool's user half from its start until the profile was complete, in ns: loading the programs,
     /// measuring and resolving. Saving the profile and reporting on it are not included.
     pub own_cpu: u64,
@@ -42,6 +46,29 @@ pub struct Run {
     pub own_sampling: u64,
     /// The budget that the periods were adapted to, if there was one.
     pub budget: Option<CpuBudget>,
+}
+
+impl Run {
+    /// As much unmeasured time as no run is long.
+    pub const WHOLE: u64 = u64::MAX;
+
+    /// Adds a note on time that was not measured, in ns.
+    pub fn note_unmeasured(&mut self, note: String, time: u64) {
+        let sum = self.unmeasured.entry(note.clone()).or_default();
+        *sum = sum.saturating_add(time);
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// The share of the run that was not measured, by a note; 0 where it says nothing of that.
+    pub fn share_unmeasured(&self, note: &str) -> f64 {
+        let time = self.unmeasured.get(note).copied().unwrap_or(0);
+        match self.duration.saturating_add(time) {
+            0 => 0.0,
+            all => time as f64 / all as f64,
+        }
+    }
 }
 
 /// The CPU time that a measurement may take.

@@ -51,6 +51,8 @@ pub(super) enum Role {
     Faint,
     /// Much of something.
     Hot,
+    /// Some of it.
+    Warm,
     /// Source lines.
     Source,
 }
@@ -65,6 +67,7 @@ impl Role {
                 .fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow))),
             Self::Faint => plain.dimmed(),
             Self::Hot => plain.fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red))),
+            Self::Warm => plain.fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow))),
             Self::Source => plain.fg_color(Some(anstyle::Color::Ansi(AnsiColor::Cyan))),
         }
     }

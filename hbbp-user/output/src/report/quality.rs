@@ -199,7 +199,9 @@ impl Miss {
                 let (share, limit) = (percent(*share), percent(limit));
                 format!("only {share} % of the {ring} samples map to a known instruction (limit {limit} %)")
             }
-            Self::NoSamples => "the mix has no samples".to_owned(),
+            Self::NoSamples => {
+                "no sample landed on code that is known, so there is nothing to report".to_owned()
+            }
         }
     }
 }

@@ -49,6 +49,22 @@ impl Table {
         }
     }
 
+    /// Without the columns of numbers that are `nothing` in every row.
+    pub(super) fn drop_numbers(&mut self, nothing: &str) {
+        let says = |nth: usize, rows: &Self| {
+            let mut numbers = rows.rows().map(|(_, numbers)| numbers.get(nth));
+            numbers.any(|number| number.is_some_and(|number| number != nothing))
+        };
+        let kept: Vec<usize> = (0..self.numbers.len()).filter(|nth| says(*nth, self)).collect();
+        let keep = |numbers: &[String]| kept.iter().filter_map(|nth| numbers.get(*nth).cloned()).collect();
+        self.numbers = keep(&self.numbers);
+        for line in &mut self.lines {
+            if let Line::Row(_, numbers) = line {
+                *numbers = keep(numbers);
+            }
+        }
+    }
+
     /// Whether all numbers fit into `width` columns beside names of the narrowest useful width.
     pub(super) fn fits(&self, width: usize) -> bool {
         let names: usize = self

@@ -14,12 +14,7 @@ use hbbp_model::printable::harmless;
 
 /// Writes the report: what is to be said of each run, and the tables of all.
 pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    for (nth, run) in report.runs.iter().enumerate() {
-        if 0 < nth {
-            page.line("")?;
-        }
-        head(run, report.wording, page)?;
-    }
+    heads(report, page)?;
     page.line("")?;
     write_tables(report, page)?;
     for run in &report.runs {
@@ -64,22 +59,82 @@ pub(super) fn write_tables(report: &Report<'_>, page: &mut Page<'_>) -> io::Resu
     passed.try_for_each(|verdict| page.entry("  - ", &verdict.to_string()))
 }
 
-/// Facts and warnings of a run.
-fn head(measured: &Measured<'_>, wording: Wording, page: &mut Page<'_>) -> io::Result<()> {
-    let run = &measured.snapshot.run;
-    page.entry("hbbp-sys ", &run.tool_version)?;
-    let facts = header::facts(run, measured.methods, &measured.accounting, &measured.residuals);
-    for (label, sentence) in facts {
-        page.entry(&format!("  {label:<12}  "), &sentence)?;
+/// Facts and warnings: those that all runs have in common once, and then those of each.
+fn heads(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let heads: Vec<Head> = report
+        .runs
+        .iter()
+        .map(|run| Head::new(run, report.wording))
+        .collect();
+    let Some((first, others)) = heads.split_first() else {
+        return Ok(());
+    };
+    let common = others
+        .iter()
+        .fold(first.clone(), |common, head| common.shared(head));
+    common.write(page)?;
+    if others.is_empty() {
+        return Ok(());
     }
-    if !measured.warnings.is_empty() {
+    for (n, head) in (1_u64..).zip(&heads) {
         page.line("")?;
-        page.painted(Role::Warning, "Warnings:")?;
-        for warning in &measured.warnings {
-            page.entry("  - ", &warning.in_words(wording))?;
-        }
+        page.painted(Role::Title, &format!("Run {n} of {}", heads.len()))?;
+        head.beyond(&common).write(page)?;
     }
     Ok(())
+}
+
+/// What stands above the tables.
+#[derive(Clone)]
+struct Head {
+    /// Labels with sentences.
+    facts: Vec<(String, String)>,
+    warnings: Vec<String>,
+}
+
+impl Head {
+    fn new(measured: &Measured<'_>, wording: Wording) -> Self {
+        let run = &measured.snapshot.run;
+        let facts = header::facts(run, measured.methods, &measured.accounting, &measured.residuals);
+        let facts = facts
+            .into_iter()
+            .map(|(label, fact)| (format!("  {label:<12}  "), fact));
+        let version = ("hbbp-sys ".to_owned(), run.tool_version.clone());
+        let warnings = measured.warnings.iter();
+        Self {
+            facts: std::iter::once(version).chain(facts).collect(),
+            warnings: warnings.map(|warning| warning.in_words(wording)).collect(),
+        }
+    }
+
+    /// What another head says as well.
+    fn shared(mut self, other: &Self) -> Self {
+        self.facts.retain(|fact| other.facts.contains(fact));
+        self.warnings.retain(|warning| other.warnings.contains(warning));
+        self
+    }
+
+    /// What this one says beyond another.
+    fn beyond(&self, other: &Self) -> Self {
+        let mut head = self.clone();
+        head.facts.retain(|fact| !other.facts.contains(fact));
+        head.warnings.retain(|warning| !other.warnings.contains(warning));
+        head
+    }
+
+    fn write(&self, page: &mut Page<'_>) -> io::Result<()> {
+        for (label, sentence) in &self.facts {
+            page.entry(label, sentence)?;
+        }
+        if !self.warnings.is_empty() {
+            page.line("")?;
+            page.painted(Role::Warning, "Warnings:")?;
+            self.warnings
+                .iter()
+                .try_for_each(|warning| page.entry("  - ", warning))?;
+        }
+        Ok(())
+    }
 }
 
 /// Modules that are named where samples lie inside an instruction.
@@ -113,7 +168,7 @@ fn samples(all: &Accounting, wording: Wording) -> Vec<Step> {
     steps.extend(unresolved);
     if 0 < all.other_events.total() {
         let other = format!(
-            "of events that the mix does not use, such as time beside executions ({})",
+            "of events that the figures do not use, such as time beside executions ({})",
             by_ring(all.other_events)
         );
         steps.push(step(Sign::Minus, all.other_events.total(), &other));

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use super::number::percent;
+use super::number::{percent, several, shortened};
 use super::table::{Line, Table};
 use hbbp_analysis::mix::{Cell, Mix, NO_GROUP, Row};
 use hbbp_model::printable::{csv_name, harmless};
@@ -31,6 +31,14 @@ pub struct Watch<'a> {
     pub width: usize,
 }
 
+/// `1 sample`, `1,234 samples`.
+fn counted(samples: f64) -> String {
+    match samples.round() {
+        1.0 => "1 sample".to_owned(),
+        n => format!("{n:.0} samples"),
+    }
+}
+
 /// The column of instructions that the categories do not know.
 const INVALID: &str = "INVALID";
 
@@ -47,7 +55,7 @@ impl Watch<'_> {
     pub fn interval(&self, number: u32, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
         match self.layout {
             Layout::Csv => self.csv(number, mix, out),
-            Layout::Table => self.table(mix, out),
+            Layout::Table => self.table(number, mix, out),
         }?;
         out.flush()
     }
@@ -67,20 +75,42 @@ impl Watch<'_> {
         writeln!(out)
     }
 
-    fn table(&self, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
-        let rows = self.lines(mix).map(|(pid, name, shares)| {
-            Line::Row(
-                vec![pid, name],
-                shares.iter().map(|share| percent(*share)).collect(),
-            )
+    fn table(&self, number: u32, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
+        let (all, processes): (Vec<_>, Vec<_>) = self.lines(mix).enumerate().partition(|(nth, _)| *nth == 0);
+        // A process with none of the columns would be a row of zeros.
+        let (shown, empty): (Vec<_>, Vec<_>) = processes
+            .into_iter()
+            .partition(|(_, (_, _, shares))| shares.iter().any(|share| 0.0 < *share));
+        let samples: Vec<f64> = std::iter::once(mix.total.samples)
+            .chain(mix.rows.iter().map(|row| row.total.samples))
+            .collect();
+        let title = format!(
+            "interval {number}: {}; % of the {} of each process",
+            counted(mix.total.samples),
+            mix.unit.noun()
+        );
+        writeln!(out, "{}", shortened(&title, self.width))?;
+        let rows = all.into_iter().chain(shown).map(|(nth, (pid, name, shares))| {
+            let samples = samples.get(nth).copied().unwrap_or_default();
+            let shares = shares.into_iter().map(percent);
+            let samples = std::iter::once(format!("{samples:.0}"));
+            Line::Row(vec![pid, name], samples.chain(shares).collect())
         });
-        let table = Table {
+        let columns = self.columns.iter().map(|name| format!("%{name}"));
+        let mut table = Table {
             names: vec!["PID".to_owned(), "NAME".to_owned()],
-            numbers: self.columns.iter().map(|name| format!("%{name}")).collect(),
+            numbers: std::iter::once("SAMPLES".to_owned()).chain(columns).collect(),
             lines: rows.collect(),
         };
+        if !table.fits(self.width) {
+            table.drop_numbers("0.00");
+        }
         for line in table.render(self.width) {
             writeln!(out, "{line}")?;
+        }
+        if !empty.is_empty() {
+            let n = several(empty.len() as u64, "process image");
+            writeln!(out, "({n} with none of these)")?;
         }
         writeln!(out)
     }
@@ -126,18 +156,23 @@ mod tests {
     fn cell(amount: f64) -> Cell {
         Cell {
             amount,
+            samples: amount,
             ..Cell::default()
         }
     }
 
-    #[test]
-    fn csv_is_that_of_processwatch() {
+    fn mix() -> Mix {
         let column = |name: &str, amount| Column {
             key: vec![name.to_owned()],
             total: cell(amount),
             all: amount,
         };
-        let mix = Mix {
+        let row = |pid: &str, name: &str, call: f64, other: f64| Row {
+            key: vec![pid.to_owned(), name.to_owned()],
+            cells: vec![cell(call), cell(other)],
+            total: cell(call + other),
+        };
+        Mix {
             time_unit: None,
             rows_by: Vec::new(),
             columns_by: Vec::new(),
@@ -145,25 +180,48 @@ mod tests {
             values: Vec::new(),
             unit: Unit::Executions,
             columns: vec![column("CALL", 30.0), column(NO_GROUP, 10.0)],
-            rows: vec![Row {
-                key: vec!["7".to_owned(), "a,b".to_owned()],
-                cells: vec![cell(20.0), cell(0.0)],
-                total: cell(20.0),
-            }],
+            rows: vec![row("7", "a,b", 20.0, 0.0), row("8", "idle", 0.0, 10.0)],
             total: cell(40.0),
             all: cell(40.0),
-        };
+        }
+    }
+
+    fn printed(watch: &Watch<'_>) -> String {
+        let mut out = Vec::new();
+        watch.begin(&mut out).unwrap();
+        watch.interval(0, &mix(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn csv_is_that_of_processwatch() {
         let columns = ["INVALID", "AVX", "CALL"].map(str::to_owned);
         let watch = Watch {
             layout: Layout::Csv,
             columns: &columns,
             width: 80,
         };
-        let mut out = Vec::new();
-        watch.begin(&mut out).unwrap();
-        watch.interval(0, &mix, &mut out).unwrap();
         let expected = "interval,pid,name,INVALID,AVX,CALL\n0,ALL,ALL,25.000000,0.000000,75.000000\n\
-                        0,7,\"a,b\",0.000000,0.000000,100.000000\n\n";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+                        0,7,\"a,b\",0.000000,0.000000,100.000000\n0,8,idle,100.000000,0.000000,0.000000\n\n";
+        assert_eq!(printed(&watch), expected);
+    }
+
+    #[test]
+    fn table_says_its_samples_and_has_no_rows_of_zeros() {
+        let columns = ["AVX", "CALL"].map(str::to_owned);
+        let watch = |width| Watch {
+            layout: Layout::Table,
+            columns: &columns,
+            width,
+        };
+        let expected = "interval 0: 40 samples; % of the estimated executions of each process\n\
+                        PID  NAME  SAMPLES  %AVX   %CALL\n\
+                        ALL  ALL        40  0.00   75.00\n\
+                        7    a,b        20  0.00  100.00\n\
+                        (1 process image with none of these)\n\n";
+        assert_eq!(printed(&watch(80)), expected);
+        // Where there is no room, columns of nothing go.
+        let narrow = printed(&watch(28));
+        assert!(!narrow.contains("AVX") && narrow.contains("%CALL"), "{narrow}");
     }
 }

@@ -118,14 +118,17 @@ fn paranoia_of(level: &str, is_free: bool) -> Finding {
 pub(super) fn ring_memory() -> Finding {
     let n_cpus = usize::try_from(read_n_cpus()).unwrap_or(1);
     match LockedMemory::read(n_cpus).lacking() {
-        None => ok("ring-memory", "enough for the rings of all CPUs"),
+        None => ok("ring-memory", "enough for the buffers of all CPUs"),
         Some(lacking) => missing("ring-memory", lacking.found, lacking.advice),
     }
 }
 
 pub(super) fn sideband() -> Finding {
     match Sideband::open(&[0]) {
-        Ok(sideband) if sideband.missing().is_empty() => ok("records", "processes, mappings and kernel text"),
+        Ok(sideband) if sideband.missing().is_empty() => ok(
+            "records",
+            "the kernel reports processes, mappings and changes of its code",
+        ),
         Ok(sideband) => limited(
             "records",
             format!("not supported: {}", sideband.missing().join(", ")),

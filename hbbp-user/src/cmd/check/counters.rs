@@ -51,7 +51,12 @@ pub(super) fn branches(pmus: &[Pmu]) -> Finding {
 pub(super) fn step(rung: &Rung) -> Finding {
     match &rung.sources {
         Ok(sources) => ok("ladder", format!("{}: {}", rung.what, names(sources))),
-        Err(reason) => missing("ladder", format!("{}: {reason}", rung.what), advice(reason)),
+        Err(reason) => {
+            let cause = std::error::Error::source(reason);
+            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+            let found = format!("{}: {reason}{cause}", rung.what);
+            missing("ladder", found, advice(reason))
+        }
     }
 }
 

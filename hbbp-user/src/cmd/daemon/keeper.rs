@@ -200,7 +200,8 @@ impl Keeper {
         let is_full = self.memory < runs.iter().map(used).sum::<usize>() + used(&snapshot);
         if is_full {
             self.counters.add(Counter::IntervalsDropped, 1);
-            note_lost_after(runs.last_mut(), "could not be written for long");
+            let lost = snapshot.run.duration;
+            note_lost_after(runs.last_mut(), lost, "could not be written for long");
             self.waiting = Some((first, runs));
             return;
         }
@@ -358,11 +359,11 @@ fn n_at_once(group: &[Name], sizes: &BTreeMap<Name, u64>, memory: usize) -> usiz
     group.iter().take(AT_ONCE).take_while(fits).count().max(1)
 }
 
-/// Says in a run that an interval after it is lost.
-fn note_lost_after(run: Option<&mut Snapshot>, why: &str) {
-    let note = format!("intervals after this one are lost: they {why}");
-    if let Some(run) = run.filter(|run| !run.run.notes.contains(&note)) {
-        run.run.notes.push(note);
+/// Says in a run that an interval of this length after it is lost.
+fn note_lost_after(run: Option<&mut Snapshot>, lost: u64, why: &str) {
+    if let Some(run) = run {
+        let note = format!("intervals after this one are lost: they {why}");
+        run.run.note_unmeasured(note, lost);
     }
 }
 

@@ -42,10 +42,12 @@ impl Delivery<'_> {
     /// Hands over an interval. Ends the collection where the thread has ended: what is measured then is kept by nobody.
     pub(super) fn deliver(&mut self, mut snapshot: Snapshot) -> ControlFlow<()> {
         if self.lost != Duration::ZERO {
-            snapshot.run.notes.push(format!(
+            let note = format!(
                 "the {:.1} s before this interval are lost: writing segments took longer than several intervals",
                 self.lost.as_secs_f64()
-            ));
+            );
+            let lost = u64::try_from(self.lost.as_nanos()).unwrap_or(u64::MAX);
+            snapshot.run.note_unmeasured(note, lost);
         }
         let duration = Duration::from_nanos(snapshot.run.duration);
         match self.work.try_send(Work::Keep(Box::new(snapshot))) {
@@ -84,19 +86,24 @@ mod tests {
             assert!(delivery.deliver(interval()).is_continue());
         }
         assert_eq!(counters.get(Counter::IntervalsRefused), 2);
-        let notes = || match received.recv().unwrap() {
-            Work::Keep(snapshot) => snapshot.run.notes,
+        let run = || match received.recv().unwrap() {
+            Work::Keep(snapshot) => snapshot.run,
             Work::Profile(_) => panic!("nobody asked for a profile"),
         };
-        assert!(notes().is_empty());
+        assert!(run().notes.is_empty());
         assert!(delivery.deliver(interval()).is_continue());
-        let said = notes();
+        let next = run();
+        let [said] = next.notes.as_slice() else {
+            panic!("{:?}", next.notes);
+        };
         assert!(
-            said.len() == 1 && said[0].starts_with("the 3.0 s before this interval are lost"),
-            "{said:?}"
+            said.starts_with("the 3.0 s before this interval are lost"),
+            "{said}"
         );
+        // 3 s of 4.5 s.
+        assert!((next.share_unmeasured(said) - 2.0 / 3.0).abs() < 1e-9);
         assert!(delivery.deliver(interval()).is_continue());
-        assert!(notes().is_empty());
+        assert!(run().notes.is_empty());
         drop(received);
         assert!(delivery.deliver(interval()).is_break());
     }

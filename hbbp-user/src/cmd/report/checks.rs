@@ -1,10 +1,9 @@
 //! Tables that answer nothing: refused with what can be asked of the profile.
 
-use anyhow::bail;
-
-use super::{Profile, ReportOptions};
+use super::options::ReportOptions;
+use super::profile::Profile;
 use crate::advice::words;
-use hbbp_analysis::mix::{Dimension, Mix, Query, Sort, View};
+use hbbp_analysis::mix::{Dimension, Filter, Mix, Query, Sort, View};
 use hbbp_model::advice::{Advice, Advised};
 
 /// What was asked for cannot be answered from this profile: a mistake in the command, not a failure.
@@ -25,10 +24,9 @@ pub(super) fn check_tables(
     if let (Some(view), [first, ..]) = (&options.view, sums) {
         check_module(view, first, || profile.mixes(&Query::by([Dimension::Module])))?;
     }
-    for ((query, _), mix) in options.tables().into_iter().zip(sums) {
-        check_filters(query, mix, profile)?;
-    }
-    Ok(())
+    // The filters of a view find what there may not be, such as calls of other modules.
+    sums.iter()
+        .try_for_each(|mix| check_filters(&options.query.filters, mix, profile))
 }
 
 /// Refuses the page of a module of which nothing ran.
@@ -46,10 +44,11 @@ fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) 
     let rows = by_module().into_iter().flat_map(|mix| mix.rows);
     let modules = rows.filter_map(|row| row.key.into_iter().next());
     let modules: Vec<String> = modules.take(SHOWN).collect();
-    bail!(
+    Err(WrongUse(format!(
         "no instruction of a module `{module}` ran; use a name or a pattern (module:*libc*) of one that did: {}",
         modules.join(", ")
-    )
+    ))
+    .into())
 }
 
 /// Refuses an order by a column that the table does not have.
@@ -59,10 +58,11 @@ fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
     };
     let columns: Vec<String> = mix.columns.iter().map(hbbp_analysis::mix::Column::name).collect();
     if !columns.contains(name) {
-        bail!(
+        return Err(WrongUse(format!(
             "no column `{name}` to sort by; expected total, key, a value, or one of {}",
             columns.join(", ")
-        );
+        ))
+        .into());
     }
     Ok(())
 }
@@ -92,15 +92,14 @@ fn check_time(query: &Query, mix: &Mix) -> anyhow::Result<()> {
 }
 
 /// Refuses a filter that nothing in the profile passes, where its values are not known beforehand: a name that is wrong.
-fn check_filters(query: &Query, mix: &Mix, profile: &Profile<'_>) -> anyhow::Result<()> {
+fn check_filters(filters: &[Filter], mix: &Mix, profile: &Profile<'_>) -> anyhow::Result<()> {
     /// Values that the message names.
     const SHOWN: usize = 12;
 
     if !mix.rows.is_empty() {
         return Ok(());
     }
-    for filter in query
-        .filters
+    for filter in filters
         .iter()
         .filter(|filter| filter.axis.known_values().is_none())
     {

@@ -261,7 +261,7 @@ impl Session {
         run.notes.extend(notes_in_words(totals.notes));
         run.notes.extend(paced(self.pace()));
         if self.stacks == StacksSeen::Empty {
-            run.notes.push(EMPTY_STACKS.to_owned());
+            run.note_unmeasured(EMPTY_STACKS.to_owned(), Run::WHOLE);
         }
         if let Some(before) = &self.cpu_times {
             CpuTimes::read().add_since(before, &mut run.events);

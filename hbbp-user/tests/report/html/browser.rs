@@ -120,6 +120,29 @@ fn every_view_draws_and_pivots_have_the_sum_of_the_json_report() {
     }
 }
 
+/// What ran is what people ask first, and long names and many warnings do not push it down.
+#[test]
+#[ignore = "needs a program that only --all installs"]
+fn hottest_functions_are_on_the_first_screen_of_desk_and_phone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut snapshot = hostile();
+    for n in 0..20 {
+        let warning =
+            format!("warning {n} of many, each of them with a sentence of some length that wraps on a phone");
+        snapshot.run.notes.push(warning);
+    }
+    for (window, script) in [(DESK, ""), (NARROW, PHONE)] {
+        let Some((found, _)) = driven(&page(&snapshot, folder.path()), script, window) else {
+            return;
+        };
+        assert_eq!(found["hottest"]["rows"], 3, "{found}");
+        let bottom = found["hottest"]["bottom"].as_f64().unwrap();
+        // The screen of a phone is 844 high, and a window has a bar of its own.
+        assert!(0.0 < bottom && bottom < 700.0, "{bottom}");
+        assert_eq!(found["warnings"], 1, "they fold");
+    }
+}
+
 #[test]
 #[ignore = "needs a program that only --all installs"]
 fn keys_and_clicks_lead_to_the_code_of_a_function() {

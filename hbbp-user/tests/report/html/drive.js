@@ -17,6 +17,10 @@
   };
   try {
     for (let i = 0; i < 500 && document.documentElement.dataset.ready !== 'true'; i++) await wait(20);
+    // Before anything is scrolled.
+    const hottest = [...document.querySelectorAll('#hottest tbody tr')];
+    found.hottest = {rows: hottest.length, bottom: hottest.at(-1)?.getBoundingClientRect().bottom ?? null};
+    found.warnings = document.querySelectorAll('#warnings details').length;
     // By keys from tab to tab.
     const tabs = [...document.querySelectorAll('#tabs button')];
     tabs[0].focus();

@@ -82,6 +82,10 @@ pub(super) fn add(run: &mut Run, next: Run) {
             run.notes.push(note);
         }
     }
+    for (note, time) in next.unmeasured {
+        let sum = run.unmeasured.entry(note).or_default();
+        *sum = sum.saturating_add(time);
+    }
     for next in next.classes {
         let same =
             |it: &&mut ClassCount| (it.class, it.ring, &it.event) == (next.class, next.ring, &next.event);

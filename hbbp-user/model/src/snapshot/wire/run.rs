@@ -54,6 +54,9 @@ pub(in crate::snapshot) struct RunSection {
     /// Since version 3.6.
     #[prost(message, repeated, tag = "19")]
     classes: Vec<ClassMessage>,
+    /// Time in ns by note. Since version 3.8.
+    #[prost(btree_map = "string, uint64", tag = "20")]
+    unmeasured: BTreeMap<String, u64>,
 }
 
 /// One event of the run.
@@ -159,6 +162,7 @@ impl From<&Run> for RunSection {
             kernel_text,
             kernel_text_path,
             notes: run.notes.clone(),
+            unmeasured: run.unmeasured.clone(),
             own_cpu: run.own_cpu,
             own_memory: run.own_memory,
             own_sampling: run.own_sampling,
@@ -204,6 +208,7 @@ impl TryFrom<RunSection> for Run {
                 .collect::<Result<_, _>>()?,
             kernel_text,
             notes: section.notes,
+            unmeasured: section.unmeasured,
             own_cpu: section.own_cpu,
             own_memory: section.own_memory,
             own_sampling: section.own_sampling,

@@ -12,6 +12,7 @@ use crate::report::number::{columns, grouped, percent, scaled, seconds, several}
 use crate::report::page::Page;
 use hbbp_analysis::annotate::{Annotated, Line, Version};
 use hbbp_estimate::Unit;
+use hbbp_model::names::file_name;
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::hex;
 
@@ -123,7 +124,7 @@ fn code(
         };
         if line.source.is_some() && line.source != source {
             source.clone_from(&line.source);
-            let at = harmless(line.source.as_deref().unwrap_or(""));
+            let at = source_line(line);
             page.painted(Role::Source, &format!("{}   {at}", figures.blank()))?;
         }
         let bytes = if has_bytes {
@@ -163,9 +164,23 @@ fn bracket(line: &Line, next: Option<&Row<'_>>) -> char {
     }
 }
 
-/// Half of the hottest count and more is hot.
+/// Half of the hottest count and more is hot, a tenth of it is warm, and what did not run is faint.
 fn heat(line: &Line, hottest: f64) -> Option<Role> {
-    (0.0 < line.count && hottest <= 2.0 * line.count).then_some(Role::Hot)
+    match line.count / hottest {
+        share if 0.5 <= share => Some(Role::Hot),
+        share if 0.1 <= share => Some(Role::Warm),
+        share if 0.0 < share => None,
+        _ => Some(Role::Faint),
+    }
+}
+
+/// Where the line is in the source, with its text where that is known: then its folders say less.
+fn source_line(line: &Line) -> String {
+    let at = line.source.as_deref().unwrap_or("");
+    match line.source_text.as_deref() {
+        Some(text) => format!("{}  {}", harmless(file_name(at)), harmless(text.trim())),
+        None => harmless(at),
+    }
 }
 
 /// The distance from the start of the function.

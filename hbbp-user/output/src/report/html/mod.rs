@@ -114,3 +114,25 @@ fn head(run: &Measured<'_>, wording: Wording) -> Head {
         made: format!("Made by hbbp-sys {}", env!("CARGO_PKG_VERSION")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::SCRIPT;
+    use hbbp_analysis::mix::Category;
+
+    /// Pages are compared by their colours, so each category needs one that is nobody else's.
+    #[test]
+    fn each_category_has_a_colour_of_its_own() {
+        let colours = Category::ALL.map(|category| {
+            let entry = format!("'{}': '#", category.name());
+            let (_, after) = SCRIPT
+                .split_once(&entry)
+                .unwrap_or_else(|| panic!("{entry} is missing"));
+            after.get(..6).unwrap()
+        });
+        let distinct: BTreeSet<&str> = colours.into_iter().collect();
+        assert_eq!(distinct.len(), Category::ALL.len(), "{colours:?}");
+    }
+}

@@ -80,14 +80,33 @@ pub(super) fn legend(rings: &[RingShare; 2], width: usize) -> Line<'static> {
     };
     let mut shares: Vec<(Category, f64)> = Category::ALL.into_iter().map(|c| (c, share(c))).collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let (mut spans, mut used) = (Vec::new(), 0);
-    for (category, share) in shares.into_iter().filter(|(_, share)| 0.005 <= *share) {
+    shares.retain(|(_, share)| 0.005 <= *share);
+    let with_share = |(category, share): &(Category, f64)| {
         let text = format!(" {} {:.0} %  ", category.name(), 100.0 * share);
+        (letter(*category), style(*category), text)
+    };
+    let alone = |(category, _): &(Category, f64)| {
+        (
+            letter(*category),
+            style(*category),
+            format!(" {}  ", category.name()),
+        )
+    };
+    let entries: Vec<_> = shares.iter().map(with_share).collect();
+    let needed: usize = entries.iter().map(|(.., text)| 1 + text.chars().count()).sum();
+    // On a narrow screen more letters are worth more than their shares, which the table of categories has.
+    let entries = if needed <= width {
+        entries
+    } else {
+        shares.iter().map(alone).collect()
+    };
+    let (mut spans, mut used) = (Vec::new(), 0);
+    for (letter, style, text) in entries {
         used += 1 + text.chars().count();
-        if width < used {
+        if width + 2 < used {
             break;
         }
-        spans.push(Span::styled(letter(category).to_string(), style(category)));
+        spans.push(Span::styled(letter.to_string(), style));
         spans.push(Span::raw(text));
     }
     Line::from(spans)

@@ -7,23 +7,20 @@ use ratatui::widgets::Paragraph;
 
 use super::bars::{bar, legend};
 use super::figures::Facts;
+use super::lines::{cut, name_width, row_line, titles};
 use super::row::Row;
 use super::screen::{Pane, Rings, Screen, Tab};
 use super::table::Table;
-use crate::report::number::{columns, grouped, percent, shortened};
+use crate::report::number::{grouped, percent};
+use hbbp_analysis::mix::Unit;
 
 /// Lines above the table with its titles, and below it.
 const HEAD: usize = 5;
 const FOOT: usize = 1;
 
-/// The columns of figures: share, error, kernel's part.
-const FIGURES: usize = 27;
-
-const KEYS: [(&str, &str); 11] = [
-    (
-        "f m p i c e",
-        "functions, modules, processes, instructions, categories, extensions",
-    ),
+const KEYS: [(&str, &str); 12] = [
+    ("f m p", "functions, modules, processes"),
+    ("i c e", "instructions, categories, extensions"),
     ("Tab", "the next of these tables"),
     ("r", "both rings, kernel only, user only"),
     ("s F6", "order: by share, by the kernel's share, by name"),
@@ -63,8 +60,8 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts
             ])
         })),
         Pane::Table | Pane::Typing => {
-            if let Some((_, table)) = interval {
-                lines.extend(table_lines(screen, table, width, page));
+            if let Some((facts, table)) = interval {
+                lines.extend(table_lines(screen, facts.unit, table, width, page));
             }
         }
     }
@@ -104,7 +101,13 @@ fn head(facts: &Facts, screen: &Screen, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn table_lines(screen: &mut Screen, table: &Table, width: usize, page: usize) -> Vec<Line<'static>> {
+fn table_lines(
+    screen: &mut Screen,
+    unit: Unit,
+    table: &Table,
+    width: usize,
+    page: usize,
+) -> Vec<Line<'static>> {
     let rows = table.arranged(screen);
     screen.fit(rows.len(), page);
     let title = Tab::ALL
@@ -121,18 +124,18 @@ fn table_lines(screen: &mut Screen, table: &Table, width: usize, page: usize) ->
     };
     let order = screen.order.name();
     let title = format!(
-        "{:>8}{:>8}{:>9}  {} by {order}{rings}{filter}",
-        "% share",
-        "+/-",
-        "% kernel",
+        "{}  {} by {order}{rings}{filter}",
+        titles(unit),
         title.to_uppercase()
     );
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     let mut lines = vec![Line::styled(format!("{:<width$}", cut(&title, width)), reversed)];
     let shown: Vec<&Row> = rows.iter().copied().skip(screen.first).take(page).collect();
-    let named = shown.iter().zip(table.names(&shown)).zip(screen.first..);
+    let names = table.names(&shown);
+    let name_width = name_width(&names, width);
+    let named = shown.iter().zip(&names).zip(screen.first..);
     lines.extend(named.map(|((row, names), nth)| {
-        let line = row_line(row, &names, width);
+        let line = row_line(row, names, name_width, width);
         if nth == screen.selected {
             Line::styled(
                 format!("{line:<width$}"),
@@ -148,28 +151,6 @@ fn table_lines(screen: &mut Screen, table: &Table, width: usize, page: usize) ->
     lines
 }
 
-/// A row as text of at most `width` columns.
-pub(super) fn row_line(row: &Row, names: &[String], width: usize) -> String {
-    let figures = format!(
-        "{:>8}{:>8}{:>9}  ",
-        percent(row.share),
-        percent(row.error),
-        percent(row.kernel)
-    );
-    let room = width.saturating_sub(FIGURES);
-    let line = match names {
-        [name, of] => {
-            // The second name is the shorter one as a rule: at most two fifths are its.
-            let of = shortened(hbbp_model::names::file_name(of), room * 2 / 5);
-            let name = shortened(name, room.saturating_sub(columns(&of) + 2));
-            let gap = room.saturating_sub(columns(&name) + columns(&of));
-            format!("{figures}{name}{}{of}", " ".repeat(gap))
-        }
-        names => figures + &shortened(&names.join("  "), room),
-    };
-    cut(&line, width)
-}
-
 fn foot(screen: &Screen, width: usize) -> Line<'static> {
     let text = match (&screen.message, &screen.pane) {
         (Some(message), _) => message.clone(),
@@ -177,20 +158,10 @@ fn foot(screen: &Screen, width: usize) -> Line<'static> {
         (None, Pane::Code(..)) => "Esc back  Up Down PgUp PgDn scroll  q quit".to_owned(),
         (None, Pane::Help) => "any key goes back".to_owned(),
         (None, Pane::Table) => {
-            "q quit  h help  f m p i c e tables  r rings  s order  / filter  Enter code  w save".to_owned()
+            "q quit  h help  fmpice tables  r rings  s order  / filter  Enter code  w save".to_owned()
         }
     };
     Line::styled(cut(&text, width), Style::new().add_modifier(Modifier::DIM))
-}
-
-/// The beginning of a text, at most `width` columns of it.
-fn cut(text: &str, width: usize) -> String {
-    let mut used = 0;
-    let fits = |c: &char| {
-        used += columns(c.encode_utf8(&mut [0; 4]));
-        used <= width
-    };
-    text.chars().take_while(fits).collect()
 }
 
 #[cfg(test)]
@@ -201,6 +172,7 @@ mod tests {
 
     use super::super::figures::RingShare;
     use super::*;
+    use crate::report::number::columns;
     use hbbp_analysis::mix::Category;
     use hbbp_model::names::Demangle;
 
@@ -216,7 +188,7 @@ mod tests {
             complete: Some(0.998),
             lost: 3,
             overhead: 0.004,
-            unit: "samples",
+            unit: Unit::TimeWeightedSamples,
             rings: [ring(0.25), ring(0.75)],
         }
     }
@@ -271,15 +243,46 @@ mod tests {
                 shown[1].starts_with("kernel   25.00 % DDD") && shown[2].starts_with("user     75.00 % DDD")
             );
             assert!(shown[3].starts_with("D data transfer 60 %"), "{}", shown[3]);
-            assert!(shown[4].contains("FUNCTIONS by share"), "{}", shown[4]);
             assert!(
-                shown[5].starts_with("  100.00    0.10     0.00  f0"),
+                shown[4].starts_with(" % of time     +/- % kernel  FUNCTIONS by share"),
                 "{}",
-                shown[5]
+                shown[4]
             );
-            assert!(shown[5].ends_with("libx.so") && shown[usize::from(height) - 2].contains("  f"));
-            assert!(shown[usize::from(height) - 1].starts_with("q quit"));
+            // The module is beside its function, however wide the screen is.
+            assert_eq!(shown[5], "    100.00    0.10     0.00  f0   libx.so");
+            assert!(shown[usize::from(height) - 2].contains("  f"));
+            let keys = &shown[usize::from(height) - 1];
+            assert!(keys.starts_with("q quit") && keys.ends_with("w save"), "{keys}");
         }
+    }
+
+    #[test]
+    fn long_names_leave_room_for_their_modules() {
+        let mut table = table(3);
+        table.rows[0].key[0] = "a".repeat(300);
+        for width in [40, 80, 200] {
+            let shown = screen_of(&mut Screen::default(), &table, width, 24);
+            assert!(
+                shown[5].contains('…') && shown[5].ends_with("libx.so"),
+                "{shown:?}"
+            );
+            let column = |line: &str| columns(line.strip_suffix("libx.so").unwrap());
+            assert_eq!(column(&shown[5]), column(&shown[6]), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn help_fits_a_usual_terminal() {
+        for (keys, does) in KEYS {
+            assert!(30 + does.len() <= 80 && keys.len() <= 28, "{keys}: {does}");
+        }
+        let mut screen = Screen::default();
+        press(&mut screen, &[KeyCode::Char('h')]);
+        let shown = screen_of(&mut screen, &table(3), 80, 24);
+        assert!(
+            shown.iter().any(|line| line.ends_with("categories, extensions")),
+            "{shown:?}"
+        );
     }
 
     #[test]

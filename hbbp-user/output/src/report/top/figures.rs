@@ -7,7 +7,7 @@ use super::row::Row;
 use super::screen::{Rings, Tab};
 use super::table::Table;
 use hbbp_analysis::annotate::{Heat, annotated, hottest};
-use hbbp_analysis::mix::{Axis, Category, Dimension, Estimated, Filter, Mix, Query, Sort, Value};
+use hbbp_analysis::mix::{Axis, Category, Dimension, Estimated, Filter, Mix, Query, Sort, Unit, Value};
 use hbbp_code::locate::{PerRing, Tally, Unresolved};
 use hbbp_model::addr::Ring;
 use hbbp_model::names::Demangle;
@@ -23,7 +23,7 @@ pub struct Figures<'a> {
 }
 
 /// What the head of the screen says.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// Name of the host.
     pub host: String,
@@ -37,8 +37,8 @@ pub struct Facts {
     pub lost: u64,
     /// Share of the CPU time of the machine that the tool itself took.
     pub overhead: f64,
-    /// What the shares are of: executed instructions, or samples of a clock.
-    pub unit: &'static str,
+    /// What the shares are of.
+    pub unit: Unit,
     /// Both rings, the kernel first.
     pub rings: [RingShare; 2],
 }
@@ -86,11 +86,7 @@ impl<'a> Figures<'a> {
             complete: due.map(|due| part(reached as f64, due as f64).min(1.0)),
             lost: self.snapshot.losses.total(LossUnit::Sample) + unresolved,
             overhead: part(run.own_cpu as f64, of_machine),
-            unit: if mix.unit.is_samples() {
-                "samples"
-            } else {
-                "instructions"
-            },
+            unit: mix.unit,
             rings: [Ring::Kernel, Ring::User].map(|ring| ring_share(&mix, ring)),
         }
     }

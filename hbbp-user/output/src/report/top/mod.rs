@@ -6,6 +6,7 @@
 mod bars;
 mod draw;
 mod figures;
+mod lines;
 mod plain;
 mod row;
 mod screen;

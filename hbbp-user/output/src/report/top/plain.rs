@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::draw::row_line;
 use super::figures::Facts;
+use super::lines::{name_width, row_line, titles};
 use super::row::Row;
 use super::table::Table;
 use crate::report::number::{grouped, percent};
@@ -27,13 +27,15 @@ pub fn write_plain(
         grouped(facts.reached),
         grouped(facts.lost),
         percent(kernel.share),
-        facts.unit,
+        facts.unit.noun(),
         percent(facts.overhead),
     )?;
-    writeln!(out, "{:>8}{:>8}{:>9}", "% share", "+/-", "% kernel")?;
+    writeln!(out, "{}", titles(facts.unit))?;
     let rows: Vec<&Row> = table.rows.iter().take(top).collect();
-    for (row, names) in rows.iter().zip(table.names(&rows)) {
-        writeln!(out, "{}", row_line(row, &names, width))?;
+    let names = table.names(&rows);
+    let name_width = name_width(&names, width);
+    for (row, names) in rows.iter().zip(&names) {
+        writeln!(out, "{}", row_line(row, names, name_width, width))?;
     }
     writeln!(out)?;
     out.flush()

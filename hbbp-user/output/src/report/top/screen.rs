@@ -110,7 +110,7 @@ impl Tab {
         match self {
             Self::Functions => &[Dimension::Function, Dimension::Module],
             Self::Modules => &[Dimension::Module],
-            Self::Processes => &[Dimension::Pid, Dimension::Command],
+            Self::Processes => &[Dimension::Command, Dimension::Pid],
             Self::Instructions => &[Dimension::Mnemonic],
             Self::Categories => &[Dimension::Category],
             Self::Extensions => &[Dimension::Extension],

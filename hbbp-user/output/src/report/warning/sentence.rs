@@ -21,8 +21,7 @@ impl Warning {
             Self::Missed(miss) => f.write_str(&miss.in_words(wording)),
             Self::TimeOnly { events } => write!(
                 f,
-                "figures are time-weighted samples of {events}: they show where time was spent, not how \
-                 often instructions ran"
+                "figures are samples of {events}: they show where time went, not how often instructions ran"
             ),
             Self::OtherEvent { events } => write!(
                 f,

@@ -88,7 +88,7 @@ pub(in crate::report) fn heaviest<'a>(runs: &'a [Measured<'_>]) -> Vec<Claim<'a>
 impl Claim<'_> {
     /// The sentence. Of time in place of executions it says who knows the way out.
     pub(in crate::report) fn in_words(&self, wording: Wording) -> String {
-        let advice = matches!(self.warning, Warning::TimeOnly { .. }).then_some(Advice::CheckMachine);
+        let advice = matches!(self.warning, Warning::TimeOnly { .. }).then_some(Advice::CountExecutions);
         followed(&self.warning.in_words(wording), advice, wording)
     }
 
@@ -177,8 +177,8 @@ fn weight(warning: &Warning, run: &Measured<'_>) -> f64 {
         | Warning::UnknownPeriod { .. }
         | Warning::CountedTogether { .. }
         | Warning::Lost { loss: None, .. }
-        | Warning::RefusedIn { .. }
-        | Warning::Note(_) => 0.0,
+        | Warning::RefusedIn { .. } => 0.0,
+        Warning::Note(note) => run.snapshot.run.share_unmeasured(note),
     };
     weight.clamp(0.0, 1.0)
 }

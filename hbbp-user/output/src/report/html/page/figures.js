@@ -9,9 +9,25 @@ function amount(value) {
 }
 const percent = share => (100 * share).toFixed(2) + ' %';
 
-// Okabe and Ito's palette, which colour-blind people tell apart; the last is for what has no colour of its own.
-const COLOURS = ['#56b4e9', '#e69f00', '#6cc5a1', '#f0e442', '#d98cb3', '#e0784a', '#9db8e8', '#c9b18a'];
+// Each category has one colour on all pages, so that two pages can be compared. The frequent ones have those of Okabe and Ito, which
+// colour-blind people tell apart. Black text can be read on all of them.
+const CATEGORIES = {
+  'data transfer': '#56b4e9', 'stack': '#9db8e8', 'arithmetic': '#e69f00', 'logic': '#f0c96a', 'shift and rotate': '#c9b18a',
+  'bit and byte': '#d9cf6a', 'compare': '#f0e442', 'convert': '#f3b68b', 'shuffle and pack': '#d98cb3', 'string': '#8fd0d0',
+  'exchange': '#b7d7f2', 'branch, conditional': '#6cc5a1', 'branch, unconditional': '#a3d9a5', 'call': '#e0784a', 'return': '#f09a7a',
+  'system call': '#c7a0e0', 'trap': '#e6a0c4', 'flags': '#cfc9a0', 'cryptography': '#b58be0', 'random number': '#d3b8f0',
+  'cache and prefetch': '#7fc7c4', 'synchronisation': '#ff8f9a', 'state save and restore': '#e8b0b0', 'matrix': '#b0c94f',
+  'input and output': '#a9b8a0', 'system': '#d0a98a', 'nop': '#9aa5b1', 'other': '#cbb7c9',
+};
 const OTHERS = '#b8bec5';
+// Other classes have a colour that follows from their name.
+function colourOf(key) {
+  if (key === 'others') return OTHERS;
+  if (Object.hasOwn(CATEGORIES, key)) return CATEGORIES[key];
+  let hash = 2166136261;
+  for (const char of key) hash = Math.imul(hash ^ char.codePointAt(0), 16777619) >>> 0;
+  return `hsl(${hash % 360} ${50 + (hash >>> 9) % 40}% ${66 + (hash >>> 16) % 16}%)`;
+}
 
 // Adds the amounts of some blocks to sums by the string of their class.
 function addByClass(sums, blocks, name) {
@@ -29,13 +45,13 @@ function ringClasses(name) {
   return ofRings[name] ||= RINGS.map((_, ring) => sorted(addByClass(new Map(), everyBlock.filter(b => B.ring[b] === ring), name)));
 }
 const everyBlock = [...Array(n).keys()];
-// Colours of the classes of an attribute: the largest have one each.
+// The largest classes of an attribute, which bars and legends name, with their colours.
+const NAMED = 8;
 function palette(name) {
   const sums = new Map();
   for (const classes of ringClasses(name)) for (const [key, sum] of classes) sums.set(key, (sums.get(key) || 0) + sum);
-  const classes = [...sums].sort((a, b) => b[1] - a[1]).slice(0, COLOURS.length);
-  const colours = new Map(classes.map(([key], i) => [key, COLOURS[i]]));
-  return {colours, of: key => colours.get(key) || OTHERS};
+  const classes = [...sums].sort((a, b) => b[1] - a[1]).slice(0, NAMED);
+  return {colours: new Map(classes.map(([key]) => [key, colourOf(key)])), of: colourOf};
 }
 function legend({colours}) {
   const entry = (colour, name) => {

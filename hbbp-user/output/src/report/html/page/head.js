@@ -2,7 +2,8 @@
 function head() {
   $('run').textContent = D.head.run;
   $('unit').textContent = D.head.unit;
-  for (const text of D.head.warnings) $('warnings').append(el('p', {className: 'warning', textContent: text}));
+  warnings(D.head.warnings);
+  hottestOfAll();
   for (const [name, value] of D.head.facts) $('facts').append(el('dt', {textContent: name}), el('dd', {textContent: value}));
   rings('category');
   const theme = el('button', {textContent: 'Light or dark'});
@@ -12,6 +13,32 @@ function head() {
     document.documentElement.dataset.theme = dark ? 'light' : 'dark';
   };
   $('foot').append(theme, ' ', el('span', {className: 'soft', textContent: D.head.made}));
+}
+// Warnings fold: their number and the first one are a line.
+function warnings(texts) {
+  if (!texts.length) return;
+  const [first, ...others] = texts.map(textContent => el('p', {className: 'warning', textContent}));
+  const title = texts.length === 1 ? 'One warning: ' : `${texts.length} warnings, the first: `;
+  $('warnings').append(el('details', {}, el('summary', {className: 'soft', textContent: title + texts[0]}), first, ...others));
+}
+// The hottest functions of all, before anything else is drawn.
+const FIRST = 8;
+function hottestOfAll() {
+  TREE ||= tree();
+  const functions = functionsOf(TREE).sort((a, b) => b.sum - a.sum);
+  const line = one => {
+    const open = el('button', {className: 'link', textContent: one.name, title: one.name});
+    open.onclick = () => {
+      history.replaceState(null, '', '#function=' + encodeURIComponent(one.name));
+      follow(); $('view').scrollIntoView();
+    };
+    return el('tr', {}, el('td', {className: 'name'}, open), el('td', {className: 'name', textContent: one.parent.name, title: one.parent.name}),
+      el('td', {textContent: (100 * one.sum / (whole || 1)).toFixed(2)}));
+  };
+  const heads = ['function', 'module', '%'].map((textContent, i) => el('th', {textContent, scope: 'col', className: i < 2 ? 'name' : ''}));
+  const title = `Hottest ${Math.min(FIRST, functions.length)} of ${group.format(functions.length)} functions`;
+  $('hottest').append(el('h2', {textContent: title}), el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': title},
+    el('table', {}, el('thead', {}, el('tr', {}, ...heads)), el('tbody', {}, ...functions.slice(0, FIRST).map(line)))));
 }
 // What bars and the icicle are coloured by; who draws in these colours hears of another choice.
 let colourBy = 'category';

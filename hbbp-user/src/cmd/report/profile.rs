@@ -1,0 +1,121 @@
+//! The runs of a profile, estimated, and what the parts of a report ask of them.
+
+use anyhow::bail;
+
+use super::options::{Extent, ReportOptions};
+use crate::cmd::diff::estimated_runs;
+use crate::cmd::locations::read_locations;
+use crate::cmd::session::DRAIN_EVERY;
+use hbbp_analysis::loops::{Loops, loops};
+use hbbp_analysis::mix::{Estimated, Mix, MixOverTime, OverTime, Query, Requirement, Verdict, sum};
+use hbbp_estimate::Rule;
+use hbbp_model::snapshot::{Snapshot, SourceLocations};
+use hbbp_output::report::{Format, Overview};
+use hbbp_resolve::source::lines::SourceLines;
+
+/// The runs of a profile, estimated.
+pub(super) struct Profile<'a> {
+    pub(super) estimated: Vec<Estimated<'a>>,
+    /// The source locations of the instructions of each run, where a table or requirement asks for them.
+    locations: Vec<SourceLocations>,
+    /// Notes on locations that are missing in each run.
+    pub(super) notes: Vec<Vec<String>>,
+}
+
+impl<'a> Profile<'a> {
+    pub(super) fn new(runs: &'a [Snapshot], rule: &Rule, options: &ReportOptions) -> Self {
+        let estimated = estimated_runs(runs, rule);
+        let asks_source = options.asks(Query::asks_source);
+        let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
+            if asks_source {
+                read_locations(run, estimated, &options.debug_files)
+            } else {
+                Default::default()
+            }
+        };
+        let (locations, notes) = runs.iter().zip(&estimated).map(of_run).unzip();
+        Self {
+            estimated,
+            locations,
+            notes,
+        }
+    }
+
+    /// The answers of all runs.
+    pub(super) fn mixes(&self, query: &Query) -> Vec<Mix> {
+        let runs = self.estimated.iter().zip(&self.locations);
+        runs.map(|(run, locations)| run.mix(query, locations)).collect()
+    }
+
+    /// The rows of the first table by period, where they are asked for.
+    pub(super) fn over_time(
+        &self,
+        options: &ReportOptions,
+    ) -> anyhow::Result<Option<(OverTime, MixOverTime)>> {
+        if !options.over_time {
+            return Ok(None);
+        }
+        let tables = options.tables();
+        let (Some((query, _)), [run], [locations]) = (tables.first(), &*self.estimated, &*self.locations)
+        else {
+            bail!(
+                "--over-time shows one run, and this profile has several: report one of those that were merged"
+            );
+        };
+        let over_time = OverTime::new(run);
+        anyhow::ensure!(
+            1 < over_time.periods.len(),
+            "--over-time needs counts of several intervals, and this profile has those of {}: record for longer than {} s, \
+             the time between two drains",
+            over_time.periods.len(),
+            DRAIN_EVERY.as_secs()
+        );
+        let mix = over_time.mix(run, query, locations);
+        Ok(Some((over_time, mix)))
+    }
+
+    /// The loops of each run, where the view shows them, with the source lines of those that are shown.
+    pub(super) fn loops(&self, options: &ReportOptions) -> anyhow::Result<Vec<Loops>> {
+        let view = options.view.as_ref();
+        let Some(view) = view.filter(|view| view.shows_loops()) else {
+            return Ok(Vec::new());
+        };
+        anyhow::ensure!(
+            options.format != Format::Html,
+            "a page does not show loops; use --format text, json or csv with --view loops"
+        );
+        let filtered = view.tables.iter().any(|table| !table.query.filters.is_empty());
+        anyhow::ensure!(
+            !filtered && !options.over_time,
+            "--view loops has all loops of the whole run: leave out --filter and --over-time"
+        );
+        let of_run = |run: &Estimated<'a>| {
+            let mut found = loops(run);
+            let n = options.top.unwrap_or(usize::MAX);
+            let shown = found.loops.iter().take(n);
+            let instructions = shown.flat_map(|it| it.region.instructions(run.map()));
+            let instructions = instructions.chain(found.call_addresses(n));
+            let mut lines = SourceLines::new(run.snapshot(), options.debug_files.clone());
+            let locations = lines.read_lines(instructions);
+            found.locate(n, run.map(), &locations);
+            found
+        };
+        Ok(self.estimated.iter().map(of_run).collect())
+    }
+
+    /// What the first screen shows, where it is asked for.
+    pub(super) fn overview(&self, options: &ReportOptions) -> Option<Overview> {
+        let is_shown = options.format == Format::Text && options.extent == Extent::Screen;
+        is_shown.then(|| Overview::new(|query| sum(query, self.mixes(query).into_iter())))
+    }
+
+    pub(super) fn verdicts(&self, options: &ReportOptions) -> Vec<Verdict> {
+        let samples = self.estimated.iter().map(Estimated::samples).sum();
+        let verdict = |requirement: &Requirement| {
+            let query = requirement.query();
+            let mix = sum(&query, self.mixes(&query).into_iter());
+            requirement.test(&mix, samples, options.confidence)
+        };
+        options.requirements.iter().map(verdict).collect()
+    }
+}
