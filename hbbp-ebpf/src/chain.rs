@@ -40,7 +40,7 @@ pub struct Chain {
 
 const _: () = assert!(size_of::<Chain>() == 8 * 9 + 8 * WORDS);
 
-/// Slots where a chain may stand, one after the other.
+/// Slots of a chain, in the order of the search.
 pub const TRIED: u32 = 8;
 
 /// Whether a word is a mark and no address (`PERF_CONTEXT_MAX`).
@@ -65,7 +65,7 @@ pub struct ChainStats {
 }
 
 impl Chain {
-    /// Whether nobody has claimed the slot.
+    /// Whether the slot is unclaimed.
     pub const fn is_free(&self) -> bool {
         self.state == crate::count_map::FREE
     }

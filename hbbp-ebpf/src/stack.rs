@@ -28,7 +28,7 @@ pub struct Context {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stack {
-    /// Newest entry first; those after `depth` are whatever the ring held.
+    /// Newest entry first; those after `depth` have old contents of the ring.
     pub entries: [BranchEntry; MAX_DEPTH],
     /// What its streams are counted under.
     pub context: Context,
@@ -68,8 +68,8 @@ pub struct CachedStack {
     pub patience: u64,
 }
 
-/// Slots for cached stacks, as a power of two. A loop of N branches has N different stacks; some share a slot long before the
-/// cache is full, so that each stack has two slots where it may stand. They are 72 KiB.
+/// Slots for cached stacks, as a power of two. A loop of N branches has N different stacks; some share a slot long
+/// before the cache is full, so that each stack has two possible slots. They take 72 KiB.
 pub const CACHE_BITS: u32 = 7;
 
 /// Slots for cached stacks.
@@ -98,7 +98,7 @@ pub const fn fingerprint(before: u64, number: u64) -> u64 {
     (before ^ number).wrapping_mul(PHI)
 }
 
-/// The two slots where a stack with this fingerprint may stand.
+/// The two possible slots of a stack with this fingerprint.
 #[inline(always)]
 pub const fn slots_of(fingerprint: u64) -> [usize; 2] {
     [
@@ -164,7 +164,7 @@ impl CachedStack {
         (self.fingerprint | self.hits) != 0
     }
 
-    /// The entries as in [`Stack`], without what the processor says of them beside their addresses.
+    /// The entries as in [`Stack`], addresses only, without the processor's flags.
     pub fn entries(&self) -> [BranchEntry; MAX_DEPTH] {
         self.entries
             .map(|Jump { from, to }| BranchEntry { from, to, flags: 0 })

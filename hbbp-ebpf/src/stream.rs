@@ -10,8 +10,8 @@
 //! ```
 //!
 //! What belongs to a stack is its first and last entry that serve ([`executed`]) and how many branches would have
-//! triggered it ([`n_triggers`]). What belongs to a distinct stream is whether it can have run, as far as the addresses of
-//! its ends tell ([`Stream::refusal`]); whether its instructions allow it takes the text.
+//! triggered it ([`n_triggers`]). What belongs to a distinct stream is whether it can have run, judged by the addresses
+//! of its ends ([`Stream::refusal`]); to judge its instructions, the text is needed.
 
 use crate::branch::BranchEntry;
 use crate::key::is_kernel;

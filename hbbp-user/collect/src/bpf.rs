@@ -76,8 +76,8 @@ struct ProgramInfo {
     run_cnt: u64,
 }
 
-/// Runs of a program that the kernel measured, and the time that they took; both stand still unless `kernel.bpf_stats_enabled`
-/// is set.
+/// Runs of a program that the kernel measured, and the time that they took; both stay constant unless
+/// `kernel.bpf_stats_enabled` is set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProgramRuns {
     /// How many were measured.
@@ -100,8 +100,8 @@ pub(crate) fn program_runs(program: BorrowedFd<'_>) -> io::Result<ProgramRuns> {
 /// Most functions of a program (`BPF_MAX_SUBPROGS` in include/linux/bpf_verifier.h, and a place for the program itself).
 const MOST_FUNCTIONS: usize = 257;
 
-/// First byte and length of each function of all BPF programs that are loaded, as far as the kernel tells: for that it asks for
-/// CAP_SYS_ADMIN. /proc/kallsyms has their starts alone.
+/// First byte and length of each function of all BPF programs that are loaded, as far as the kernel reports them, which
+/// requires CAP_SYS_ADMIN. /proc/kallsyms has their starts alone.
 pub fn code_of_programs() -> Vec<(Va, u64)> {
     let mut all = Vec::new();
     for program in loaded_programs().flatten().filter_map(|info| info.fd().ok()) {

@@ -41,7 +41,7 @@ pub(super) struct Counters {
 /// What the samples with branch stacks brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StacksSeen {
-    /// Too few such samples have arrived to tell, or none is asked for.
+    /// Too few such samples have arrived to decide, or none is asked for.
     NotYet,
     /// At least one held branches.
     Filled,
@@ -145,8 +145,8 @@ impl Counters {
         Ok(())
     }
 
-    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while the events still
-    /// stand still.
+    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while the events
+    /// are still disabled.
     pub(super) fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
         for event in self.events.iter_mut().filter(|event| event.is_used) {
             let Period::Fixed(period) = event.source.request.period else {
@@ -186,7 +186,7 @@ impl Counters {
         let runs = numbers.map(|(event, number)| Runs {
             has_stack: event.has_stack(),
             samples: sum(&cpus.stats(number)).runs,
-            // Without the sysctl both stand still.
+            // Without the sysctl both stay 0.
             measured: program_runs(event.program.as_fd()).unwrap_or_default(),
         });
         runs.collect()
@@ -230,8 +230,8 @@ impl Counters {
         self.events.iter().try_for_each(Sampled::stop)
     }
 
-    /// What the events counted since the last call, and what of their samples was lost. To be called while they stand
-    /// still.
+    /// What the events counted since the last call, and what of their samples was lost. To be called while they are
+    /// disabled.
     pub(super) fn take_totals(&mut self, cpus: &Cpus, stacks: Option<&Stacks>) -> anyhow::Result<Totals> {
         let mut totals = Totals::default();
         self.ran_before = self.ran();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use hbbp_model::snapshot::run::Event;
 
-/// The times of each CPU since boot, by its number; empty where the kernel does not tell.
+/// The times of each CPU since boot, by its number; empty where the kernel does not report them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CpuTimes(HashMap<u32, Times>);
 

@@ -2,8 +2,8 @@
 //!
 //! For a security review: while the object is loaded, one short-lived thread of the process leaves the file system
 //! context that it shares with the others (`unshare(CLONE_FS)`), and makes /proc its root. It opens nothing but
-//! /sys/kernel/btf/vmlinux, which is not there, and ends. No other thread is affected, and no privilege is gained or kept.
-//! The reason is aya 0.14, whose loader parses the kernel's types without a way to decline (`loader_without_btf`).
+//! /sys/kernel/btf/vmlinux, which is not there, and ends. No other thread is affected, and no privilege changes. The
+//! reason is aya 0.14, whose loader parses the kernel's types without a way to decline (`loader_without_btf`).
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -209,7 +209,7 @@ impl Object {
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
-    /// Attaches the programs that tell of modules, until the object is dropped.
+    /// Attaches the programs that report modules, until the object is dropped.
     pub fn attach_modules(&mut self) -> anyhow::Result<()> {
         for (name, tracepoint) in name::ON_MODULE {
             let program: &mut RawTracePoint = self.program(name)?.try_into()?;

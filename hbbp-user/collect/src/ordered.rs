@@ -18,8 +18,8 @@ const FEW: usize = 512;
 /// Bits of a digit.
 const DIGIT: u32 = 11;
 
-/// The counts of a drain in order, interval by interval. They stand as they came, and are put together as they are read:
-/// there are many, and each copy of them would want memory that the kernel has to give.
+/// The counts of a drain in order, interval by interval. They are stored in the order of arrival and merged while they
+/// are read, as a copy of so large an array would need new memory from the kernel.
 #[derive(Debug)]
 pub struct Parts {
     counts: Vec<(CountKey, Tally)>,
@@ -125,7 +125,7 @@ fn neighbourhood(key: &CountKey) -> u32 {
     (far << NEAR | near) as u32
 }
 
-/// The whole key, so that counts of one place and kind stand together.
+/// The whole key, so that counts of one location and kind are adjacent.
 fn whole(key: &CountKey) -> [u64; 5] {
     let kind = u64::from(key.event.0) | u64::from(key.length) << 32;
     [image(key), key.address, kind, key.source, key.tid.into()]
@@ -135,8 +135,8 @@ fn image(key: &CountKey) -> u64 {
     u64::from(key.tgid) | u64::from(key.exec_id) << 32
 }
 
-/// Sorts numbers that differ in their upper halves, or ascend in their lower ones as they stand: digit by digit, from
-/// the lowest of the upper half on.
+/// Sorts numbers that differ in their upper halves, or whose lower halves ascend already: digit by digit, from the
+/// lowest of the upper half on.
 fn sort(order: &mut Vec<u64>) {
     if order.len() < FEW {
         order.sort_unstable();

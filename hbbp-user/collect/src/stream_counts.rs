@@ -32,7 +32,7 @@ impl StackOwner {
         }
     }
 
-    /// The same where slices are distinguished: they are those of all code, and stand in place of the interval.
+    /// The same where slices are distinguished: they are those of all code, and replace the interval.
     pub(super) const fn key_in_slice(self, counted: Counted) -> CountKey {
         let key = self.key(counted);
         let event = key.event.in_interval(self.context().interval());

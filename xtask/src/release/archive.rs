@@ -10,7 +10,7 @@ use hbbp_toolchain::OBJECTS_OF_RELEASE;
 use super::{Release, files, git, objects};
 use crate::{command, manual};
 
-/// What stands beside the program, by its path in the workspace.
+/// What is packed with the program, by its path in the workspace.
 const BESIDE_THE_PROGRAM: [&str; 5] = [
     "README.md",
     "LICENSE-APACHE",
@@ -59,7 +59,7 @@ pub(super) fn source_archive(release: &Release) -> Result<()> {
     pack(&folder)
 }
 
-/// Packs a folder to an archive beside it, and removes it.
+/// Packs a folder to an archive next to it, and removes the folder.
 fn pack(folder: &Path) -> Result<()> {
     let time = command::stdout(&mut git(&["log", "-1", "--format=%ct"]))?;
     let name = folder.file_name().unwrap_or_default();

@@ -272,7 +272,7 @@ pub(super) fn canonical(name: &str) -> &str {
     name
 }
 
-/// The part of a discriminator that tells blocks of a line apart. LLVM packs three numbers into one
+/// The part of a discriminator that distinguishes blocks of a line. LLVM packs three numbers into one
 /// (`DILocation::getBaseDiscriminatorFromDiscriminator`, LLVM 22).
 fn base(discriminator: u64) -> u32 {
     component(discriminator)

@@ -1,4 +1,4 @@
-//! Classes of instructions: what counters beside the samples counted of each, against the estimate.
+//! Classes of instructions: the counter value of each, compared with the estimate.
 
 use std::io;
 

@@ -22,7 +22,7 @@ pub(super) use json::LoopsJson;
 pub(super) use run_loops::RunLoops;
 use run_loops::{entered, place, share};
 
-/// Columns of numbers in text: a title, and what stands below it.
+/// Columns of numbers in text: a title, and the lines below it.
 type Column = (&'static str, fn(&RunLoops<'_>, &Loop) -> String);
 
 const SHARE: Column = ("%", |run, it| {

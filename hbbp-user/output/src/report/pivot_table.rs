@@ -15,7 +15,7 @@ use hbbp_model::snapshot::EventUnit;
 /// Most columns of a name above figures.
 const TITLE: usize = 24;
 
-/// Values of axes that stand for none of their groups.
+/// Values of axes that are in none of their groups.
 const NO_GROUPS: [&str; 2] = ["(none)", "none"];
 
 /// Columns of figures that a page may have at most; more do not fit any terminal.
@@ -214,7 +214,7 @@ fn table(body: &Body, names: &[Vec<String>], detail: &Detail) -> Table {
 }
 
 impl Part {
-    /// What stands above it; the amount has the name of the column.
+    /// The text above it; the amount has the name of the column.
     const fn title(self) -> &'static str {
         match self {
             Self::Amount => "",

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::counters::{Counter, Counters};
 use hbbp_model::snapshot::Snapshot;
 
-/// Intervals that wait while the thread of the segments is busy, and beside them a profile that is asked for.
+/// Intervals that wait while the thread of the segments is busy, and a profile that was requested.
 pub(super) const WAITING: usize = 2 + 1;
 
 /// What the thread of the segments does.
@@ -39,7 +39,7 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Hands over an interval. Ends the collection where the thread has ended: what is measured then is kept by nobody.
+    /// Hands over an interval. Ends the collection where the thread has ended: its measurements would be lost.
     pub(super) fn deliver(&mut self, mut snapshot: Snapshot) -> ControlFlow<()> {
         if self.lost != Duration::ZERO {
             snapshot.run.notes.push(format!(

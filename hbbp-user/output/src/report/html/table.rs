@@ -69,9 +69,9 @@ pub(super) struct Table<'a> {
     pub(super) blocks: Vec<PageBlock>,
     /// The kinds of all instructions of all blocks, one after the other.
     pub(super) instructions: Vec<u32>,
-    /// What their marks for numbers stand for.
+    /// The values of their marks for numbers.
     pub(super) numbers: Vec<u64>,
-    /// The functions that their marks for functions stand for, each after the one that it is named in.
+    /// The functions of their marks, each after the one that it is named in.
     pub(super) calls: Vec<(u32, u32)>,
     /// Amounts by period, ring and class.
     pub(super) amounts: HashMap<(usize, Ring, u32), f64>,

@@ -90,7 +90,7 @@ impl RunLoops<'_> {
     }
 }
 
-/// What call chains do not tell.
+/// What call chains do not show.
 fn notes(calls: &Calls) -> Vec<String> {
     let ends = calls.ends;
     let told = [

@@ -1,4 +1,4 @@
-//! The hottest functions with their modules and processes, and beside them the hottest mnemonics.
+//! The hottest functions with their modules and processes, and the hottest mnemonics to their right.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use hbbp_model::printable::harmless;
 /// Blanks between the two tables.
 const GAP: usize = 3;
 
-/// Columns that functions need beside mnemonics; on a narrower page these have a line of their own.
+/// Columns that functions need next to mnemonics; on a narrower page these have a line of their own.
 const NARROWEST: usize = 44;
 
 /// Columns of a module and of a process: the names of functions say more.
