@@ -249,7 +249,7 @@ impl Cli {
     }
 }
 
-/// Records and reports; what the report asks for is counted apart.
+/// Records and reports; what the report asks for is counted separately.
 fn direct(
     record: RecordArgs,
     ended: EndedArgs,
@@ -318,7 +318,7 @@ mod tests {
                 EndedProcesses::Apart
             );
         }
-        // There is nothing to choose where a run is short, or told apart by slices.
+        // There is nothing to choose where a run is short or has slices.
         assert!(job(&["top", "--each-process"]).is_err());
         assert!(job(&["bbv", "-o", "x", "--each-process"]).is_err());
     }

@@ -24,7 +24,7 @@
 //! | LBR, branch stack | the last taken branches that the processor recorded, up to 32 pairs of source and target |
 //! | taken branch | a change of control flow: jumps, calls and returns are near; system calls and interrupts are far |
 //! | stream | the code from the target of one recorded branch to the source of the next |
-//! | loop | blocks that go round to a header that all ways into them pass: a natural loop |
+//! | loop | blocks with a back edge to a header that all paths into them pass: a natural loop |
 //! | iteration | one round of a loop; an invocation enters it from outside, and the trip count is iterations by invocations |
 //! | call chain | the address that was interrupted and the return addresses after it: who called, innermost first |
 //! | inclusive time | the time of code and of all that it called; of code that called itself, once |
@@ -71,7 +71,7 @@
 //! | **[`hbbp_code`]** | [`locate`](hbbp_code::locate) assigns counts to text; [`blocks`](hbbp_code::blocks) decodes it and splits it into basic blocks |
 //! | **[`hbbp_estimate`]** | executions of each block with their standard errors |
 //! | **[`hbbp_analysis`]** | what the executions say |
-//! | [`time`](hbbp_analysis::time) | where cycles were sampled beside executions: time by instruction |
+//! | [`time`](hbbp_analysis::time) | where cycles were sampled in addition to executions: time by instruction |
 //! | [`mix`](hbbp_analysis::mix), [`eval`](hbbp_analysis::eval) | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
 //! | [`callers`](hbbp_analysis::callers) | call chains of samples of time: the call sites that their time is charged to |
 //! | [`loops`](hbbp_analysis::loops) | natural loops of the code that ran: iterations, invocations, trip counts |
@@ -105,7 +105,7 @@
 //! | export | a file in [`export`](hbbp_output::export), as pure lines of a snapshot |
 //! | form of a report | [`report`](hbbp_output::report), with its name in an enum of formats |
 //! | processor | the table of `hbbp-user/collect/src/uarch.rs`; its quirks in [`streams`](hbbp_model::streams) |
-//! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in `class_events.rs` beside it |
+//! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in `class_events.rs` next to it |
 
 pub mod advice;
 pub mod cli;

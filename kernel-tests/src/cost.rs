@@ -7,9 +7,8 @@
 //! start and end of the tool, except for what grows with the number of stacks.
 //!
 //! The slope includes the loop in which the emulated PMU delivers its records, as the interrupt handler of a real PMU
-//! would. That part is measured with a program that returns at once ([`Tool::Returning`]), and is reported beside the
-//! costs; it is not subtracted.
-//! These are results on a model of a processor.
+//! would. That part is measured with a program that returns at once ([`Tool::Returning`]), and is reported with the
+//! costs; it is not subtracted. These are results on a model of a processor.
 
 use std::path::Path;
 use std::time::Duration;
@@ -244,7 +243,8 @@ const MORE_CALLERS: u64 = 600_011;
 /// Sorting and system calls in turn, 330 million instructions in each round.
 const ROUND: &str = "heapsort 200000; storms syscalls 50000";
 
-/// Measures the overhead of both events, and that of cycles beside them, at their default periods over `rounds` rounds of work.
+/// Measures the overhead of both events, and that of additional cycles, at their default periods over `rounds` rounds
+/// of work.
 ///
 /// # Errors
 /// As [`measure`].

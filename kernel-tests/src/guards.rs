@@ -1,9 +1,11 @@
-//! What stacks and processes cost in instructions, beside `results/guards.txt`: figures that no change may make worse.
+//! What stacks and processes cost in instructions, compared with `results/guards.txt`: figures that no change may make
+//! worse.
 //!
-//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User code of stacks
-//! that are copied is held to a tenth above what was recorded; that of kept ones to a half, as below. With the kernel's instructions it is a quarter: what the kernel does with freed pages
-//! falls into one run or another, and two builds whose user code lay 1 % apart had 1760 and 1957 instructions of it for a stack; a
-//! process 19,688 and 17,823 in all. The program alone is held to a twentieth, as nothing else is in its figure.
+//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User
+//! code of stacks that are copied is held to a tenth above what was recorded; that of cached ones to a half, as below.
+//! With the kernel's instructions it is a quarter: what the kernel does with freed pages falls into one run or another,
+//! and two builds whose user code differed by 1 % had 1760 and 1957 instructions of it for a stack; a process 19,688
+//! and 17,823 in all. The program alone may differ by a twentieth, as nothing else is in its figure.
 
 use std::fs;
 
@@ -36,7 +38,7 @@ const SEEDS: [u32; 3] = [1, 2, 3];
 /// falls into it, whenever the daemon was ready. The end of an interval does not.
 const PROCESSES: u32 = 3_000;
 
-/// A figure beside the recorded one.
+/// A figure and the recorded one.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Guard {
     /// Its name in `results/guards.txt`.
@@ -113,7 +115,8 @@ pub fn kept_stack(kernel: &Kernel, hardware_profile: &str) -> Result<Vec<Guard>>
     stack("callchain", kernel, hardware_profile, USER_OF_KEPT)
 }
 
-/// What `hbbp-sys` adds for a branch stack of a workload: in user code, and altogether beside a program that returns at once.
+/// What `hbbp-sys` adds for a branch stack of a workload: in user code, and in total, in addition to a program that
+/// returns at once.
 fn stack(name: &str, kernel: &Kernel, hardware_profile: &str, most_of_user: f64) -> Result<Vec<Guard>> {
     const PERIODS: [u64; 3] = [503, 1_009, 2_003];
     const TOOLS: [Tool; 2] = [Tool::Returning, Tool::HbbpSys];

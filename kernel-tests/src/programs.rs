@@ -1,8 +1,8 @@
 //! What the program on branch stacks takes for one of them, as the kernel measures it (`kernel.bpf_stats_enabled`).
 //!
-//! The guest's clock counts instructions, and so does the kernel's measure of a program, to which it adds the reading of the clock
-//! itself. What the perf core and the emulated PMU do beside the program is not in it, nor what the kernel does with freed
-//! pages: a change of the program alone shows, however small it is beside those.
+//! The guest's clock counts instructions, and so does the kernel's measure of a program, to which it adds the reading
+//! of the clock itself. What the perf core and the emulated PMU add is not in it, nor what the kernel does with freed
+//! pages: a change of the program alone shows, however small it is compared with those.
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,7 @@ pub(super) struct Stub {
     pub(super) name: u32,
 }
 
-/// Reads the stubs of a file whose function is known, and where the names stand; none of files of 32 bits, whose stubs have
+/// Reads the stubs of a file whose function is known, and finds the names; none of files of 32 bits, whose stubs have
 /// other forms.
 pub(super) fn read_stubs<'a>(own: SymbolFile<'a>, tables: &[&Section]) -> Option<(&'a Section, Vec<Stub>)> {
     if own.layout.class != ElfClass::X86_64 || tables.is_empty() {

@@ -1,7 +1,7 @@
 //! Names of functions, read from the file block by block.
 //!
-//! A name is a few bytes long and a call that reads it costs as much as copying thousands; those of a run lie in a table
-//! that is small beside it.
+//! A name is a few bytes long and a call that reads it costs as much as copying thousands; those of a run are in one
+//! table, which is small in comparison.
 
 use std::ffi::CStr;
 

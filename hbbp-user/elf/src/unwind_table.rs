@@ -45,7 +45,7 @@ impl UnwindTable {
         }
     }
 
-    /// Reads the table; `None` where a file has none, or one that is encoded in an unusual way, or away from its entries.
+    /// Reads the table; `None` where a file has none, or an unusual encoding, or where it is not next to its entries.
     pub(super) fn read(own: SymbolFile<'_>) -> Option<Self> {
         let header = own.layout.eh_frame_hdr?;
         let entries = entries(&own.source.read(header.offset.0, header.len)?)?;
@@ -118,7 +118,7 @@ impl Entry {
     }
 }
 
-/// The entries of `.eh_frame_hdr`; `None` where it is encoded in an unusual way.
+/// The entries of `.eh_frame_hdr`; `None` where its encoding is unusual.
 fn entries(table: &[u8]) -> Option<Vec<Entry>> {
     let (head, remainder) = table.split_first_chunk::<4>()?;
     let (_frame, remainder) = remainder.split_first_chunk::<4>()?;

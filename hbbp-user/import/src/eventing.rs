@@ -16,7 +16,7 @@ use super::Sample;
 use super::stream_cost::{FindText, LONGEST, RanText};
 use hbbp_model::addr::Va;
 
-/// Distinct ways from a target to an address that are decoded once; beyond that, each time.
+/// Distinct paths from a target to an address that are decoded once; others are decoded each time.
 const CAPACITY: usize = 1 << 20;
 
 /// The eventing addresses so far.
@@ -26,7 +26,7 @@ pub(super) struct EventingIps {
     known: HashMap<(u32, u64, u64), Option<u64>>,
     /// Samples that were corrected.
     pub(super) n_corrected: u64,
-    /// Samples that keep their address, as no text or no branch tells the instruction before it.
+    /// Samples that keep their address, as no text or no branch identifies the instruction before it.
     pub(super) n_kept: u64,
 }
 

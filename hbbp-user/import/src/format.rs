@@ -13,7 +13,7 @@ pub enum Format {
     Preaggregated,
 }
 
-/// How much of a file tells its format.
+/// The number of bytes that identify the format of a file.
 pub const START: usize = 64 << 10;
 
 /// The format of a file that begins like this; `None` for what is not a recording.

@@ -24,7 +24,7 @@ use hbbp_model::addr::Va;
 /// `FT_EXTERNAL_RETURN`.
 const FIRST_SENTINEL: u64 = 0xffff_ffff_ffff_fffd;
 
-/// What a pre-aggregated text holds besides its counts.
+/// What a pre-aggregated text holds in addition to its counts.
 #[derive(Debug, Default)]
 pub struct Preaggregated {
     /// Names of the events; empty where the text gives none.

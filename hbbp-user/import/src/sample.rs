@@ -1,4 +1,4 @@
-//! The body of a sample: where it was, how much it weighs, and its branch stack.
+//! The body of a sample: its address, its weight, and its branch stack.
 //!
 //! Field order: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`. The crate linux-perf-event-reader passes
 //! over branch stacks, and takes counter values of groups for single ones.

@@ -34,7 +34,7 @@ pub(super) enum Trigger {
     Instructions,
     /// Branches, taken or not.
     Branches,
-    /// Something that streams do not tell.
+    /// Something that streams do not show.
     Other,
 }
 
@@ -86,7 +86,7 @@ struct Decoded {
 }
 
 impl StreamCosts {
-    /// What `trigger` counts from the target of one branch to the end of the next one; `None` where nothing tells.
+    /// What `trigger` counts from the target of one branch to the end of the next one; `None` where it is unknown.
     pub(super) fn cost(
         &mut self,
         trigger: Trigger,

@@ -65,12 +65,12 @@ struct BranchTally {
     mispredicted: Option<u64>,
 }
 
-/// What a stack weighs.
+/// The weight of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackWeight {
-    /// Units of the event that it represents, times what it weighs beside others of that event.
+    /// Units of the event that it represents, times its weight relative to others of that event.
     pub(super) period: f64,
-    /// Its newest streams that weigh nothing.
+    /// Its newest streams, which have no weight.
     pub(super) n_newer: usize,
 }
 

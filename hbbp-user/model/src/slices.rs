@@ -93,7 +93,7 @@ pub struct LeftOut {
     pub behind_last: u64,
 }
 
-/// A row on its way: owner, slice, code, hits.
+/// A row in preparation: owner, slice, code, hits.
 type Row = (u32, u32, u32, u64);
 
 impl Slices {

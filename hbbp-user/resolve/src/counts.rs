@@ -174,8 +174,9 @@ impl Resolver {
             Some(nth) => tasks.get(nth).copied(),
             None => Some((TaskKey::KERNEL, end)),
         };
-        // The task of a process image that can have run an address: the kernel has no user code. Texts without process ids
-        // have one process image of number 0 beside the kernel, so that its number does not identify it.
+        // The task of a process image that can have executed an address: the kernel has no user code. Texts without
+        // process ids have one process image of number 0 in addition to the kernel, so that its number does not
+        // identify it.
         let runs = |process: ProcessIdx, at: Va| {
             let is_possible = process != ProcessIdx::KERNEL || at.ring() == Ring::Kernel;
             task(process).filter(|_| is_possible)

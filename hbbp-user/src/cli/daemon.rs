@@ -41,8 +41,8 @@ pub(super) struct DaemonArgs {
     /// are.
     #[arg(long, value_name = "PERCENT", default_value = "0.3%", value_parser = parse_share)]
     cpu_budget: u32,
-    /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit stays apart,
-    /// or is left out and counted.
+    /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit is
+    /// not merged, or is left out and counted.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     memory_budget: u64,
     #[command(flatten)]

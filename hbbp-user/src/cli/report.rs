@@ -72,7 +72,7 @@ pub(super) struct ReportArgs {
     /// Do not show --details in a pager (PAGER, or less).
     #[arg(long)]
     no_pager: bool,
-    /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or as many as the view has.
+    /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or the number of the view.
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
     /// Output format.
@@ -151,7 +151,7 @@ impl ReportArgs {
         })
     }
 
-    /// The view, with what is asked for beside it.
+    /// The view, with the requested changes.
     fn view(&self, query: &Query, taxonomies: &[Arc<Taxonomy>]) -> anyhow::Result<Option<View>> {
         let view = self
             .view

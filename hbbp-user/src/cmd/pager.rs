@@ -34,8 +34,8 @@ pub(super) fn paged(
     reader_after(shown).map(|_| ())
 }
 
-/// The pager that the user wants: none where PAGER is empty or `cat`. Who may run this program as root, and no other, would get a shell by
-/// way of it, so that sudo gives them a `less` that starts none (less(1), SECURITY).
+/// The pager that the user wants: none where PAGER is empty or `cat`. Who may run this program as root, and no other,
+/// would get a shell through it, so sudo gives them a `less` that starts none (less(1), SECURITY).
 fn pager(named: Option<&str>, is_sudo: bool) -> Option<Command> {
     let named = named.filter(|named| !is_sudo || is_none(named));
     let words: Vec<&str> = named.unwrap_or("less").split_whitespace().collect();
@@ -55,7 +55,7 @@ fn pager(named: Option<&str>, is_sudo: bool) -> Option<Command> {
     Some(pager)
 }
 
-/// Whether a value of PAGER stands for none.
+/// Whether a value of PAGER means none.
 fn is_none(named: &str) -> bool {
     matches!(named.trim(), "" | "cat")
 }

@@ -62,7 +62,7 @@ pub struct ReportOptions {
 pub enum Extent {
     /// Header, warnings, tables, accounting; a pager may show them.
     Details(Paging),
-    /// The tables alone. The warnings that weigh most are in [`Quality::warnings`].
+    /// Only the tables. The most important warnings are in [`Quality::warnings`].
     Tables,
     /// One screen with what people ask first.
     Screen,
@@ -123,7 +123,7 @@ pub struct Quality {
     pub misses: Vec<Miss>,
     /// What became of the requirements.
     pub verdicts: Vec<Verdict>,
-    /// The warnings that weigh most, where the text shows tables alone.
+    /// The most important warnings, where the text has only tables.
     pub warnings: Vec<String>,
 }
 
@@ -250,7 +250,7 @@ fn check_one_run(runs: &[Snapshot], format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warnings beside tables: those that weigh most.
+/// Warnings next to tables: the most important ones.
 const WARNINGS: usize = 2;
 
 /// Writes a report. A closed pipe is not an error.

@@ -140,7 +140,7 @@ pub fn stacked() -> Snapshot {
 }
 
 /// [`stacked`] on a processor that counts classes of instructions: loads and returns of user code in some turns, and
-/// locked loads of the kernel in too few to tell their error.
+/// locked loads of the kernel in too few to know their error.
 pub fn classed() -> Snapshot {
     let mut snapshot = stacked();
     let count = |class: InstructionClass, ring, count, n| {

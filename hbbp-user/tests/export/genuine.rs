@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::tool;
 
-/// The recordings lie beside the project, not in it; without them a test skips itself.
+/// The recordings are next to the project, not in it; without them a test skips itself.
 fn recordings() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/recordings");
     if folder.is_dir() {

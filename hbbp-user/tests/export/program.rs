@@ -57,7 +57,7 @@ impl Program {
         }
     }
 
-    /// A file beside it.
+    /// A file next to it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

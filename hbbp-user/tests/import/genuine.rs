@@ -1,4 +1,4 @@
-//! Recordings of real processors with known answers. They lie beside the project, not in it.
+//! Recordings of real processors with known answers. They are next to the project, not in it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -141,7 +141,7 @@ fn dumped_entry(text: &str) -> String {
     )
 }
 
-/// Tiger lake streams serve the mix beside one sample of instructions.
+/// Tiger Lake streams are used for the mix in addition to one sample of instructions.
 #[test]
 fn tiger_lake_mix_uses_streams_with_one_sample() {
     let Some(snapshot) = tiger_lake() else { return };

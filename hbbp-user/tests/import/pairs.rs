@@ -1,4 +1,4 @@
-//! `hbbp-sys eval --blocks`: the blocks that rules are learnt from, beside what `eval` says of the same profile.
+//! `hbbp-sys eval --blocks`: the blocks that rules are learnt from, compared with what `eval` says of the same profile.
 
 use hbbp_model::addr::Va;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Files that cannot be read, or say nothing: one clear line each, and nothing left behind.
+//! Files that cannot be read, or say nothing: one clear line each, and no file is left.
 
 use hbbp_model::addr::Va;
 

@@ -226,7 +226,7 @@ fn with_memory(words: &[&str]) -> (String, u64) {
     // SAFETY: all zeros are a value of it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let (pid, mut status) = (child.id().cast_signed(), 0);
-    // SAFETY: a child of ours that nobody else waits for; both places are valid.
+    // SAFETY: a child of ours that has no other waiter; both pointers are valid.
     let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
     assert!(waited == pid && status == 0, "{text}");
     (text, usage.ru_maxrss.cast_unsigned() << 10)

@@ -1,5 +1,5 @@
-//! Beside others: a perf that records while this program measures gets the records that it gets without, and so does another
-//! copy of this program.
+//! Other tools at the same time: perf gets the same records with and without this program, and so does another copy of
+//! this program.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

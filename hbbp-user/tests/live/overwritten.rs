@@ -76,7 +76,7 @@ struct Reported {
     uncertain: u64,
 }
 
-/// Measures a program that overwrites a file of a kind in a way.
+/// Measures a program that overwrites a file, by kind of file and of write.
 fn reported(kind: &str, way: &str) -> Reported {
     // On a disk: file systems in memory do not note when a mapping was written to.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

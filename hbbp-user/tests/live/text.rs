@@ -48,7 +48,8 @@ fn static_branches(snapshot: &Snapshot) -> Vec<u64> {
         .collect()
 }
 
-/// Whether a static branch can stand at an address: a NOP or a jump of two or five bytes, or a breakpoint while it changes.
+/// Whether a static branch can be at an address: a NOP or a jump of two or five bytes, or a breakpoint while it
+/// changes.
 fn is_nop_or_jump(bytes: &BTreeMap<u64, u8>, at: u64) -> bool {
     let code: Vec<u8> = (at..at + 2).filter_map(|at| bytes.get(&at).copied()).collect();
     matches!(

@@ -215,7 +215,7 @@ fn a_twin_that_is_gone_is_not_taken_for_the_program() {
     assert_multiplies(&report, stays.0.id());
 }
 
-/// A user who calls a file of others by another path names it for nobody else.
+/// A user who calls a file of others by another path does not rename it for them.
 #[test]
 fn a_path_in_a_namespace_of_its_own_names_nothing_of_others() {
     let Some(_kernel) = kernel() else { return };

@@ -1,4 +1,4 @@
-//! The first screen: golden files of each kind of measurement, its size, and what stands in its place.
+//! The first screen: golden files of each kind of measurement, its size, and what replaces it.
 
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ fn screen_without_samples_says_so() {
     assert!(text.contains("nothing that ran could be sampled"), "{text}");
 }
 
-/// A table that was asked for stands alone; what weighs most is said beside it.
+/// A requested table is printed alone; the most important warning goes to standard error.
 #[test]
 fn tables_stand_alone() {
     let folder = folder();

@@ -76,7 +76,7 @@ fn programs_with_long_paths_lose_folders_and_not_the_recording() {
     assert_eq!(read.intervals, snapshot.intervals);
 }
 
-/// A program that makes up code loses its own text, and nobody else does.
+/// A program that makes up code loses only its own text.
 #[test]
 fn the_module_with_most_text_loses_the_excess() {
     const RANGE: usize = 1 << 20;
@@ -99,7 +99,7 @@ fn the_module_with_most_text_loses_the_excess() {
     assert!(used_percent(&snapshot) <= 100);
 }
 
-/// An hour beside emulators: each process wrote its own code, and the kernel lost four of five samples.
+/// An hour with emulators: each process wrote its own code, and the kernel lost four of five samples.
 #[test]
 fn text_budget_prefers_kernel_then_files_then_jit() {
     const RANGE: usize = 1 << 20;

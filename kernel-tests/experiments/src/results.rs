@@ -1,7 +1,7 @@
 //! Where the figures of an experiment go: to a table on the terminal, or to JSON lines in its place, and to a file of such lines.
 //!
-//! The first JSON line says what the figures are of: the commit, the host, the command line and the date. So a result is data
-//! that its command writes, and nobody notes these by hand.
+//! The first JSON line says what the figures are of: the commit, the host, the command line and the date. So a result
+//! is data that its command writes, and none of it is noted by hand.
 
 use std::fmt::Display;
 use std::fs::{self, File};

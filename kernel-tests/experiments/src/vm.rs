@@ -75,11 +75,11 @@ enum Task {
     Ablation(ablation::Args),
     /// Print what counts of classes of instructions are worth, on the emulated machine.
     Classes(classes::Args),
-    /// Print what exported profiles are worth to clang and llvm-bolt, beside those of LLVM's converters.
+    /// Print what exported profiles are worth to clang and llvm-bolt, compared with those of LLVM's converters.
     Optimizers(optimizers::Args),
     /// Print the cost of a branch stack in instructions, for hbbp-sys and for `perf record -b -a`.
     Cost(cost::Args),
-    /// Print the figures that no change may make worse, beside the recorded ones.
+    /// Print the figures that no change may make worse, compared with the recorded ones.
     Guards(guards::Args),
     /// Print how errors decrease with the number of samples (1/sqrt(n) without bias).
     Slope(statistics::SlopeArgs),

@@ -30,7 +30,7 @@ pub(crate) fn without<'a>(pairs: &[&'a Pair], workloads: &BTreeSet<usize>) -> Fo
     Fold { training, judging }
 }
 
-/// The workloads of pairs in `n` groups, or in as many as there are workloads.
+/// The workloads of pairs in `n` groups, or in one group each if they are fewer.
 fn groups(pairs: &[&Pair], n: usize) -> Vec<BTreeSet<usize>> {
     let workloads: BTreeSet<usize> = pairs.iter().map(|pair| pair.workload).collect();
     let n = n.min(workloads.len());

@@ -15,7 +15,7 @@ pub(crate) enum Method {
     Lbr,
 }
 
-/// What a pair weighs.
+/// The weight of a pair.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Weighing {
     /// Executions of the block, as in the paper (section IV.B), as part of those of its recording.

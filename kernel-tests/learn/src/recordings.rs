@@ -1,4 +1,4 @@
-//! Recordings to learn from: a profile beside its exact counts, in a directory of their own.
+//! Recordings to learn from: a profile with its exact counts, in a directory of their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};

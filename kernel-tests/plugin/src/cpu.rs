@@ -37,7 +37,7 @@ pub(crate) struct Cpu {
     pub(crate) first: u32,
     /// Cycles until the first counter may overflow: no event counts more than the cycles that pass.
     pub(crate) until: i64,
-    /// Cycles that a near taken branch takes besides.
+    /// Cycles that a near taken branch takes in addition.
     pub(crate) taken_cycles: u32,
     /// 1 in a marked span, else 0.
     pub(crate) active: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Cpu {
     pub(crate) saved_reached: u64,
     /// The counters.
     pub(crate) sampler: Sampler,
-    /// Samples under way.
+    /// Samples in progress.
     pub(crate) skids: Vec<Skid>,
 }
 

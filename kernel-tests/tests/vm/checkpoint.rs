@@ -10,7 +10,8 @@ use kernel_tests::reference::Reference;
 
 use crate::support;
 
-/// System calls and timer interrupts beside user code that hangs little on when it runs, other than that of shells and pipes.
+/// System calls and timer interrupts, with user code that depends little on the moment at which it runs, other than
+/// that of shells and pipes.
 const COMMAND: [&str; 3] = ["/bin/busybox", "md5sum", "/bin/busybox"];
 
 fn executed(machine: Machine) -> Reference {

@@ -1,4 +1,4 @@
-//! Counts of classes of instructions: they are what ran, they take turns beside the samples, and they tie the mix.
+//! Counts of classes of instructions: they are exact, rotate along with the samples, and constrain the mix.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ fn measured(series: &str) -> Option<Measured> {
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap())
 }
 
-/// Exact executions by class and ring, kernel first; of branches that are not taken the reference does not tell.
+/// Exact executions by class and ring, kernel first; the reference has no branches that are not taken.
 fn exact(reference: &Reference) -> BTreeMap<(&'static str, &'static str), f64> {
     let mut sums = BTreeMap::new();
     for block in &reference.blocks {
@@ -70,8 +70,8 @@ fn large(classes: &[Value]) -> Vec<&Value> {
         .collect()
 }
 
-/// Eight classes and all instructions in two rings are eighteen events, and there are six counters beside the two that sample: the
-/// instructions of both rings count all the time, and the others take turns of four.
+/// Eight classes and all instructions in two rings are eighteen events, and there are six counters in addition to the
+/// two that sample: the instructions of both rings count all the time, and the others rotate in groups of four.
 fn assert_shares(classes: &[Value]) {
     assert_eq!(classes.len(), 2 * (Class::ALL.len() + 1), "{classes:#?}");
     for class in classes {
@@ -103,8 +103,9 @@ fn assert_counts(classes: &[Value], exact: &BTreeMap<(&'static str, &'static str
     }
 }
 
-/// What ties change in the errors of mnemonics that no class holds: the sum over them of how much farther off each is, and what that sum
-/// is by chance alone, a standard deviation. Chance makes as many of them better as worse.
+/// The change by constraints in the errors of mnemonics that no class holds: the sum over them of how much farther off
+/// each is, and what that sum is by chance alone, a standard deviation. By chance, equal numbers of them get better and
+/// worse.
 fn harm(untied: &Errors, tied: &Errors, others: &BTreeSet<String>) -> (f64, f64) {
     let off = |errors: &Errors| -> BTreeMap<String, f64> {
         let mnemonics = errors.whole.mnemonics.iter();
@@ -147,7 +148,7 @@ fn classes_tie_the_mix(series: &str) {
         assert!(residual.abs() <= known_to.max(0.003), "{class}");
         assert_eq!(class["ties"], true, "{class}");
     }
-    // Totals and the times of instructions tell a part of what the classes do.
+    // Totals and the times of instructions have a part of the information of the classes.
     let [untied, tied] = [&["classes", "totals", "times"][..], &["totals", "times"]]
         .map(|stages| measured.errors_without(stages).unwrap());
     let [before, after] = [&untied, &tied].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());

@@ -53,7 +53,7 @@ fn assert_delivered(measured: &Measured) {
     );
 }
 
-/// Boots until the host gave all CPUs their time, as what nobody sampled says nothing of estimates.
+/// Boots until the host gave all CPUs their time, as unsampled time says nothing of estimates.
 fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
     const BOOTS: u32 = 3;
     let setup = Setup::new(support::hardware_profile("ideal"));
@@ -208,7 +208,7 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     (setup.period, setup.branch_period) = (1_000_037, 100_003);
     let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "kernels.c");
-    // A loop, so that the taken branches tell the time.
+    // A loop, so that the taken branches measure the time.
     let load = ["/bin/kernels", "latency", "180000000"];
     let measured = measure_command(machine, &load, &setup).unwrap();
     let reference = measured.outcome.reference().unwrap();

@@ -1,11 +1,11 @@
 //! perf and hbbp-sys record one span side by side; what is imported of perf's file is what hbbp-sys measured.
 //!
 //! Both attach to the same waiting process, so they count the same branches of the same tasks, and one reference holds
-//! for both. What is left between the two is chance: where in the work their samples fall. How large chance is, the
-//! recording itself tells: the variance from stack to stack, times the number of stacks, is that of a sum over
-//! independent stacks, and that of the difference of two such sums is twice as much. Samples at a fixed distance are not
-//! independent, though. Over most work they spread more evenly. But a repeated system call has a period of its own: if the
-//! two nearly match, the samples stay in the same part of the call for long.
+//! for both. What is left between the two is chance: where in the work their samples fall. The recording itself shows
+//! how large chance is: the variance from stack to stack, times the number of stacks, is that of a sum over independent
+//! stacks, and that of the difference of two such sums is twice that. Samples at a fixed distance are not independent,
+//! though. Over most work they spread more evenly. But a repeated system call has a period of its own: if the two
+//! nearly match, the samples stay in the same part of the call for long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -265,8 +265,8 @@ fn compare_errors(series: &str, recordings: &Recordings, outcome: &Outcome, stac
     let [live, imported] = ["live", "imported"].map(|profile| recordings.errors(profile));
     let [a, b] = [&live, &imported].map(|errors| errors.whole.average_weighted_error);
     println!("{series}: live {a:?}, imported {b:?}, LBR bound {bound}");
-    // A live run lets a stack right after a far branch represent two, since none is taken at that one; an import weighs all
-    // alike. That moves this share of the stacks, and a sum of differences by twice as much at most.
+    // In a live run, a stack right after a far branch represents two, since none is taken at that one; an import gives
+    // all the same weight. That moves this share of the stacks, and a sum of differences by at most twice that.
     let is_kernel = |address: u64| address >> 63 == 1;
     let is_behind_far = |stack: &&Vec<(u64, u64)>| matches!(stack[..], [(start, _), (_, end), ..] if is_kernel(start) != is_kernel(end));
     let far = stacks.iter().filter(is_behind_far).count() as f64 / n;

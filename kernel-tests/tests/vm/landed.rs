@@ -13,8 +13,8 @@ fn measured(workload: &str, hardware_profile: &str) -> Option<Measured> {
     Some(measure(workload, &Kernel::get("6.12").unwrap(), &setup).unwrap())
 }
 
-/// A program that nothing was tuned on. Stacks and samples come 20 to 60 cycles late: the times of instructions, which nobody tells the
-/// tool, are fitted to the samples.
+/// A program that was not used for tuning. Stacks and samples come 20 to 60 cycles late: the times of instructions,
+/// which the tool does not know, are fitted to the samples.
 #[test]
 fn samples_are_expected_where_they_land() {
     let Some(measured) = measured("mawk", "skid") else {

@@ -90,7 +90,7 @@ fn exact_cpi(of: &Built, built: &[Built], durations: &BTreeMap<u64, f64>) -> f64
     cycles / executions
 }
 
-/// A figure of a loop beside what it should be.
+/// A figure of a loop and its true value.
 struct Figure {
     /// Kernel, hardware profile, place, function, loop, and name.
     of: String,

@@ -36,7 +36,7 @@ fn counters_that_others_hold_are_named_and_own_ones_are_kept() {
     let (before, report) = stdout
         .split_once("report\n")
         .unwrap_or_else(|| panic!("{stdout}\n{said}"));
-    // All of them at first; beside the daemon, all but its two.
+    // All of them at first; with the daemon, all but its two.
     let lines: Vec<&str> = before.lines().collect();
     let expected = [
         "8 counters taken",

@@ -4,7 +4,7 @@
 use super::finding::{Finding, Source};
 use super::rust::{Mention, mentions};
 
-/// Crates of several modules, each module in the order of the flow: it may use only what stands before it.
+/// Crates of several modules, each module in the order of the flow: it may use only those before it.
 const LINES: [(&str, &[&str]); 5] = [
     (
         "hbbp-user/model/src/",

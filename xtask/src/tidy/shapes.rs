@@ -94,7 +94,7 @@ fn has_tuple(rest: &str) -> bool {
         (depth == 0).then_some(at)
     });
     let parameters = &parameters[..end.unwrap_or(0)];
-    // What stands in parentheses is not a tuple where it is empty, or holds a type with several bounds.
+    // Parentheses are not a tuple where it is empty, or holds a type with several bounds.
     let is_tuple = |rest: &str| {
         !["()", "(impl ", "(dyn "]
             .iter()

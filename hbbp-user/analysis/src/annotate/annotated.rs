@@ -54,7 +54,7 @@ pub struct Line {
     pub std_error: f64,
     /// Samples of eventing IPs at it.
     pub samples: u64,
-    /// Time that passed at it; `None` where time was not sampled beside executions.
+    /// Time spent at it; `None` where only executions were sampled.
     pub time: Option<Figure>,
     /// Time for each execution; `None` where executions are too few to divide by.
     pub cpi: Option<Figure>,

@@ -10,7 +10,7 @@ use hbbp_model::addr::ImageAddr;
 use hbbp_model::names::{self, Demangle};
 use hbbp_model::snapshot::Module;
 
-/// Stands for bytes that are no instruction.
+/// Shown for bytes that are not an instruction.
 const BAD: &str = "(bad)";
 
 /// One decoded instruction as text.

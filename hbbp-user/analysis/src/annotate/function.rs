@@ -204,7 +204,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// Adds the time at the instructions of a text, where it was sampled beside executions.
+    /// Adds the time at the instructions of a text, where time was sampled as well.
     fn add_time(&mut self, idx: TextIdx) {
         let (Some(time), Some(blocks)) = (self.estimated.time(), self.estimated.map().text(idx)) else {
             return;

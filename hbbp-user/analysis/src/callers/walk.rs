@@ -38,7 +38,7 @@ pub(super) enum End {
 pub struct Ends {
     /// All chains.
     pub samples: u64,
-    /// The sampled address has no instruction, so that nobody is charged.
+    /// The sampled address has no instruction, so no caller is charged.
     pub unresolved: u64,
     /// An interrupt or exception struck: what it struck is not charged.
     pub interrupted: u64,

@@ -47,7 +47,7 @@ pub enum Unserved {
     /// No branch stack.
     #[error("the profile has no branch stacks")]
     NoStacks,
-    /// The kernel chose the periods, or nothing tells them.
+    /// The kernel chose the periods, or they are unknown.
     #[error("its period is not known: record with a fixed one (-c)")]
     UnknownPeriod,
     /// The addresses were sampled by another method.

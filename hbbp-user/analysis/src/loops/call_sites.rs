@@ -1,4 +1,4 @@
-//! Calls, with the time of what they called, as call chains tell it.
+//! Calls, with the time of what they called, according to call chains.
 
 use crate::callers::Ends;
 use hbbp_estimate::Figure;

@@ -119,7 +119,7 @@ impl<'a> Estimated<'a> {
         &self.counts
     }
 
-    /// Time beside executions, where it was sampled.
+    /// Time, where it was sampled in addition to executions.
     pub(crate) const fn time(&self) -> Option<&Time> {
         self.time.as_ref()
     }

@@ -17,7 +17,7 @@ use hbbp_estimate::{Method, Unit};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{EventIdx, Interval, Period, SourceLocations};
 
-/// Most periods; of more drains, neighbouring ones are one period. As many as fit beside names on a terminal.
+/// Most periods; of more drains, neighbouring ones are one period. They fit next to names on a terminal.
 const MOST_PERIODS: usize = 60;
 
 /// When the blocks of a run were executed.

@@ -1,5 +1,5 @@
-//! Sites that the kernel patches: which instructions of live kernel text stand there for a tracepoint, another static branch
-//! or ftrace, on or off.
+//! Sites that the kernel patches: the instructions that live kernel text has there for a tracepoint, another static
+//! branch or ftrace, on or off.
 //!
 //! Static branches are known from the kernel's table ([`hbbp_model::snapshot::Snapshot::static_branches`]). Calls for ftrace are
 //! the first instruction of a function after ENDBR64: a NOP of five bytes, or a call of a trampoline where the function is

@@ -57,7 +57,7 @@ pub struct Vectors<'a> {
     pub missing: Vec<Missing>,
 }
 
-/// Samples of an event that did not arrive: what they stood for is in no vector.
+/// Samples of an event that did not arrive: what they represent is in no vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
     /// Name of the event.

@@ -1,9 +1,9 @@
 //! The files of exp-bbv: a line for each vector, `T:ID:COUNT   :ID:COUNT ..`, and one for each block, `F:ID:ADDRESS:FUNCTION`
 //! (Valgrind manual, section 12.4).
 //!
-//! Ids are given in the order of first entry, from 1; in a line the blocks are sorted by address. A count is instructions
-//! executed. SimPoint reads no other lines than those that begin with `T`, so what a reader should know is in comments, and
-//! so does the vector of the last, incomplete slice. Beside them `blocks.csv` has what `pc.out` has no field for.
+//! Ids are given in the order of first entry, from 1; in a line the blocks are sorted by address. A count is
+//! instructions executed. SimPoint reads only lines that begin with `T`, so explanations are in comments, as is the
+//! vector of the last, incomplete slice. `blocks.csv` has what `pc.out` has no field for.
 
 use std::io::{self, Write};
 

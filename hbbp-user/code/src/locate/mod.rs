@@ -67,9 +67,9 @@ pub struct LocatedBranch {
     pub hits: u64,
     /// Occurrences in the oldest slot.
     pub oldest: u64,
-    /// What the occurrences weigh, as [`LocatedStream::weight`].
+    /// The weight of the occurrences, as [`LocatedStream::weight`].
     pub weight: f64,
-    /// What those in the oldest slot weigh.
+    /// The weight of those in the oldest slot.
     pub oldest_weight: f64,
     /// Occurrences that the processor flagged as mispredicted; `None` where predictions are not known.
     pub mispredicted: Option<u64>,

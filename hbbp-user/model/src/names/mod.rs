@@ -33,9 +33,9 @@ pub fn function(name: &str, demangle: Demangle) -> String {
     shown(name, demangle, Detail::Short)
 }
 
-/// How functions are shown where they stand in one table, in the order of `names`. Different names are shown differently:
-/// where the short forms of two coincide, both are shown with their parameters or hash, and where these coincide too, with
-/// their mangled names.
+/// How functions are shown in one table, in the order of `names`. Different names are shown differently: where the
+/// short forms of two coincide, both are shown with their parameters or hash, and where these coincide too, with their
+/// mangled names.
 pub fn functions(names: &[&str], demangle: Demangle) -> Vec<String> {
     let mut all: Vec<String> = names
         .iter()

@@ -17,7 +17,7 @@ pub struct ModuleLayout {
     pub parts: [(u32, u32); 2],
     /// The table of the symbols that stay, and the pointer to that of all.
     pub tables: Option<(u32, u32)>,
-    /// What it takes to go through all modules; `None` where the kernel keeps them in another way.
+    /// What it takes to go through all modules; `None` where the kernel stores them differently.
     pub list: Option<ModuleListLayout>,
 }
 

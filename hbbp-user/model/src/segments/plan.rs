@@ -26,8 +26,8 @@ pub struct Limits {
 pub struct Nest {
     /// The one with most intervals.
     pub outer: Name,
-    /// The others. They were merged and are not removed yet, unless the name of the first is that of a damaged file or of another
-    /// host's: its contents tell ([`read_once`](super::read::read_once)).
+    /// The others. They were merged and are not removed yet, unless the name of the first is that of a damaged file or
+    /// of another host's: its contents decide ([`read_once`](super::read::read_once)).
     pub inner: BTreeSet<Name>,
 }
 

@@ -79,7 +79,7 @@ pub struct ChainCount {
     /// (arch/x86/kernel/unwind_orc.c), and user code by frame pointers (`perf_callchain_user` in arch/x86/events/core.c):
     /// where code keeps none, addresses are missing or were never return addresses.
     pub frames: Arc<[Va]>,
-    /// What stood on top of the stack of user code: the return address of a function that keeps no frame. 0 where it is not
+    /// The value on top of the user stack: the return address of a function that keeps no frame. 0 where it is not
     /// known, or is not text.
     pub top: Va,
     /// Samples.

@@ -20,7 +20,7 @@ use crate::addr::Va;
 /// In the file they take an eighth of that.
 pub const MAX_COUNTS: usize = 256 << 20;
 
-/// Memory that an interval is taken to need beside its rows.
+/// Memory that an interval is assumed to need in addition to its rows.
 const INTERVAL: usize = 256;
 
 /// The latest intervals are never merged: text versions that begin in them may still be found.

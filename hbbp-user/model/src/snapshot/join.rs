@@ -12,7 +12,7 @@
 //! joined       [ /bin/true ][ libc.so ]
 //! ```
 //!
-//! An image stays apart if the mapping of a row is not known, if its mappings changed, or if it is a thread.
+//! An image is not joined if the mapping of a row is not known, if its mappings changed, or if it is a thread.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
@@ -28,8 +28,8 @@ const PAGE: u64 = 1 << 12;
 /// The layout ends here at the latest: user code has 47 bits (Documentation/arch/x86/x86_64/mm.rst).
 const LAST: u64 = 1 << 46;
 
-/// Most images of one command name and cgroup that have ended and stay apart: a user looks at some runs of a program one by
-/// one.
+/// Most images of one command name and cgroup that have ended and are not joined: a user looks at some runs of a
+/// program one by one.
 const MOST_ALIKE: usize = 16;
 
 /// The name of joined images whose own names are too many.

@@ -1,4 +1,4 @@
-//! Every way that something is lost or refused before it is counted, each with its name, unit and sentence.
+//! Every kind of loss or refusal before something is counted, each with its name, unit and sentence.
 //!
 //! What cannot be resolved later, from counts that were kept, is a matter of `hbbp_code::locate`; samples that the kernel
 //! skipped without a trace are the difference between [`super::Event::due`] and [`super::Event::runs`].
@@ -34,7 +34,7 @@ pub enum LossUnit {
 
 macro_rules! losses {
     ($($variant:ident, $id:literal, $unit:ident, $one:literal | $many:literal, $what:literal;)*) => {
-        /// A way to lose something.
+        /// A kind of loss.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Loss {
             $(#[doc = concat!($many, " ", $what)] $variant,)*

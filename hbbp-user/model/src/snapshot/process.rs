@@ -3,8 +3,8 @@
 use super::index::{CgroupIdx, ModuleIdx};
 use crate::addr::{ImageAddr, Va};
 
-/// A process image: one program in one process. An exec in the same process is another image. Where threads were counted
-/// apart, each thread of an image has an entry of its own, with the mappings of the image.
+/// A process image: one program in one process. An exec in the same process is another image. Where threads were
+/// counted separately, each thread of an image has an entry of its own, with the mappings of the image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
     /// Thread group id in the pid namespace of the tool; 0 for the kernel, `u32::MAX` for processes outside of it,

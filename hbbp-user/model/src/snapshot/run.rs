@@ -26,7 +26,7 @@ pub struct Run {
     pub scope: String,
     /// The events, in the order of the ladder.
     pub events: Vec<Event>,
-    /// Classes of instructions that were counted beside them.
+    /// Classes of instructions that were counted with them.
     pub classes: Vec<ClassCount>,
     /// Where the kernel's text came from.
     pub kernel_text: KernelTextSource,
@@ -99,7 +99,7 @@ pub enum EventUnit {
     Instructions,
     /// Retired taken branches: the branch stacks of the samples are executions.
     TakenBranches,
-    /// Dispatched micro-operations (AMD IBS): samples weigh an instruction by its operations.
+    /// Dispatched micro-operations (AMD IBS): samples weight an instruction by its operations.
     MicroOps,
     /// Something else, named by the event.
     Other,

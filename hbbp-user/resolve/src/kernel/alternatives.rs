@@ -22,7 +22,7 @@ pub(super) struct AltLayout {
     pub(super) stride: usize,
     /// Where the length of the place is; that of the replacement follows it.
     pub(super) len_at: usize,
-    /// Where its flags stand, if it has any.
+    /// Where its flags are, if it has any.
     pub(super) flags_at: Option<usize>,
 }
 

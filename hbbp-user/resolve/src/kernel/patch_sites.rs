@@ -18,9 +18,9 @@ use super::vmlinux::Vmlinux;
 
 macro_rules! causes {
     ($($variant:ident, $name:literal, $sentence:literal;)*) => {
-        /// Why live text differs from linked text. Of two causes for one byte the later in this order counts: it is
-        /// the order in which the kernel patches (arch/x86/kernel/alternative.c, `alternative_instructions`), but that
-        /// call thunks, which few processors need, give way to everything else.
+        /// Why live text differs from linked text. Of two causes for one byte the later in this order counts: it is the
+        /// order in which the kernel patches (arch/x86/kernel/alternative.c, `alternative_instructions`), but call
+        /// thunks, which few processors need, rank below everything else.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Cause {
             $(#[doc = $sentence] $variant,)*

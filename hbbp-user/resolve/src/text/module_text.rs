@@ -1,4 +1,4 @@
-//! The text ranges of one module: where they lie, why they are there, and what stood in them.
+//! The text ranges of one module: where they lie, why they are there, and their bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) struct ModuleText {
 #[derive(Debug)]
 pub(super) struct TextRange {
     pub(super) len: u64,
-    /// What stood there, and since which interval; none where it could not be read.
+    /// Its bytes, and the interval since which it has them; none where it could not be read.
     pub(super) versions: TextVersions,
     pub(super) why: Why,
     pub(super) end: End,

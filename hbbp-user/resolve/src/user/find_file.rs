@@ -37,7 +37,7 @@ pub struct Places {
     pub cache: Option<PathBuf>,
     /// What to do about another build id.
     pub mismatch: Mismatch,
-    /// Whose files stand at the paths of the recording.
+    /// Whose files are at the paths of the recording.
     pub host: Host,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct NotFound {
     pub(super) loss: Loss,
-    /// What to tell the user.
+    /// The note for the user.
     pub(super) note: Option<Advised>,
     /// The file that the user named for it, and that is another one.
     pub(super) named: Option<PathBuf>,

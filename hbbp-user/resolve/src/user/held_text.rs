@@ -44,8 +44,8 @@ impl Image {
         is_full
     }
 
-    /// Takes out the text that was hit, as if nothing of it had been hit from then on. Of a file that nobody writes to, text
-    /// stays to be hit again, as long as it takes no more than `left` bytes, which is lowered by as much.
+    /// Takes out the text that was hit. Text of a file without writers stays for later hits, as long as it takes no
+    /// more than `left` bytes, which is lowered by its size.
     pub(super) fn take_text(&mut self, left: &mut usize) -> ModuleText {
         (self.counted, self.left_out, self.unnamed) = (false, false, false);
         if let Content::Elf(elf) = &mut self.content {

@@ -356,7 +356,7 @@ impl Image {
 }
 
 impl ElfContent {
-    /// Whether nobody has written to it since this was last asked for; otherwise names are read anew.
+    /// Whether it was not written to since the last call; otherwise names are read anew.
     pub(super) fn is_unchanged(&mut self) -> bool {
         let changed = self.source.changed();
         let is_unchanged = changed == self.changed;

@@ -1,7 +1,7 @@
 //! Mappings that are known already: what /proc shows of processes that are in the index, and text that is mapped again.
 //!
-//! /proc and records describe one mapping in different ways: by inode or build id, in one part or several, and memory
-//! under other names.
+//! /proc and records describe one mapping differently: by inode or build id, in one part or several, and memory under
+//! other names.
 
 use std::collections::HashSet;
 use std::mem;

@@ -24,7 +24,8 @@ pub(super) enum Found {
     ByPath,
 }
 
-/// Whether an opened file with this `stat` is the one that a mapping shows. What states nothing is nobody's identity.
+/// Whether an opened file with this `stat` is the one that a mapping shows. A `stat` without these fields identifies no
+/// mapping.
 pub(super) fn is_mapped(file: &File, stat: &Stat, found: Found, identity: &FileIdentity) -> bool {
     let FileIdentity::Inode {
         major,
@@ -45,7 +46,7 @@ pub(super) fn is_mapped(file: &File, stat: &Stat, found: Found, identity: &FileI
     is_same && (generation == 0 || [0, generation].contains(&read_generation(file)))
 }
 
-/// The generation of an inode; 0 where its file system does not tell.
+/// The generation of an inode; 0 where its file system does not report it.
 fn read_generation(file: &File) -> u64 {
     /// `FS_IOC_GETVERSION` of include/uapi/linux/fs.h.
     const GET_VERSION: libc::Ioctl = 0x8008_7601_u32 as libc::Ioctl;
@@ -80,7 +81,7 @@ impl Page {
     const LEN: usize = 4096;
 
     fn map(file: RawFd) -> Option<Self> {
-        // SAFETY: a new mapping, which nobody reads.
+        // SAFETY: a new mapping, which no other code reads.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

@@ -1,9 +1,9 @@
 //! Text of a process that differs from its file: the program patched it, or a debugger or a uprobe did.
 //!
-//! Pages of a private mapping are those of the file until somebody writes to them ([`super::page_map`]). So only pages that
-//! were written to are compared: the text ranges in them that ran since the last drain, once for each process image. Of each
-//! mapping that ran, one range is compared in any case: pages that nobody wrote to show another file where overlayfs has made a
-//! copy of it since, or where what was opened is not what is mapped.
+//! Pages of a private mapping are those of the file until they are written to ([`super::page_map`]). So only pages that
+//! were written to are compared: their text ranges with samples since the last drain, once for each process image. Of
+//! each mapping with samples, one range is compared in any case: unwritten pages show another file where overlayfs has
+//! copied it since, or where another file was opened than is mapped.
 //!
 //! A range that differs gets a mapping of its own, to an image with the bytes in memory. It begins when the program made its
 //! text executable again, or else at the start of the drain.
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A reading becomes a mapping with the next drain, unless a record says that the text changed before it was read, but
-//! after the drain: then the next comparison tells.
+//! after the drain: then the next comparison decides.
 
 use std::mem;
 use std::ops::Range;

@@ -67,8 +67,8 @@ struct Maps {
     whole: bool,
 }
 
-/// Reads the executable mappings of /proc/PID/maps, up to a number at which any real process is read whole: a
-/// hostile one can have as many as `vm.max_map_count` with paths of 4 KiB. A line that is truncated is left out.
+/// Reads the executable mappings of /proc/PID/maps, up to a number that no real process reaches: a hostile one can have
+/// `vm.max_map_count` of them with paths of 4 KiB. A line that is truncated is left out.
 fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
     /// Bytes of all lines.
     const MOST_READ: u64 = 64 << 20;

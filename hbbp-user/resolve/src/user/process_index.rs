@@ -83,7 +83,7 @@ impl ProcessIndex {
             .collect()
     }
 
-    /// The image that process `tgid` runs now, as far as the records tell; `None` where it has ended.
+    /// The image that process `tgid` runs now, as far as the records show; `None` where it has ended.
     pub(crate) fn live(&self, tgid: u32) -> Option<&ProcessImage> {
         self.processes
             .get(&tgid)?
@@ -91,7 +91,7 @@ impl ProcessIndex {
             .filter(|image| image.ended.is_none())
     }
 
-    /// Whether process `tgid` still runs the program that it ran, as far as the records tell.
+    /// Whether process `tgid` still runs the same program, as far as the records show.
     pub(crate) fn is_live(&self, tgid: u32, generation: Option<Generation>) -> bool {
         self.live(tgid)
             .is_some_and(|live| Some(live.generation) == generation)
@@ -157,7 +157,7 @@ impl ProcessIndex {
         }
     }
 
-    /// Forgets the images that ended, or gave way to another one, before `time`: all their samples have been read.
+    /// Forgets the images that ended, or were replaced by another one, before `time`: all their samples have been read.
     pub(crate) fn forget_before(&mut self, time: u64) {
         self.processes.retain(|_, images| {
             let n_over = images.iter().skip(1).take_while(|next| next.from < time).count();

@@ -21,7 +21,7 @@ pub(crate) struct RecordedTime {
 }
 
 impl RecordedTime {
-    /// Fills an index with the records, which must stand in the order of time.
+    /// Fills an index with the records, which must be in the order of time.
     pub(crate) fn new(records: &[Timed], index: &mut ProcessIndex) -> Self {
         let mut time = Self::default();
         for timed in records {

@@ -42,7 +42,7 @@ const ZSTD: u32 = 1;
 /// for 55 at level 2. LZ4 leaves 66 % for 19.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Compression {
-    /// For a collector, beside what it measures: level -3.
+    /// For a collector that also measures: level -3.
     Fast,
     /// For what is made of recordings and profiles, when nothing is measured: level 2.
     Small,

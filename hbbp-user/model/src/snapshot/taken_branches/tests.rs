@@ -1,4 +1,4 @@
-//! What branches are derived from streams, and what they weigh.
+//! How branches and their weights are derived from streams.
 
 use super::*;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn ends_oldest_slots_and_what_led_to_a_stream() {
     assert_eq!(taken(vec![interval]), [expected]);
 }
 
-/// What branches and their oldest slots weigh, by source and target.
+/// The weights of branches and of their oldest slots, by source and target.
 fn weights(streams: Vec<StreamCount>, branches: Vec<BranchCount>) -> Vec<(u64, u64, f64, f64)> {
     let interval = Interval {
         streams,
@@ -91,7 +91,7 @@ fn branches_weigh_what_their_streams_do() {
     );
     let mean = 74.0 / 32.0;
     let expected = [
-        // Three hits are newest: as much as its oldest slots, which weigh two each.
+        // Three hits are newest: the weight of its oldest slots, which is two each.
         (0x1010, 0, 6.0, 6.0),
         (0x1010, 0x1000, 60.0, 0.0),
         (0x2000, 0x3000, 14.0, 0.0),
