@@ -80,8 +80,8 @@ pub const fn hash(words: &[u64; 4], seed: u64) -> u64 {
     mixed
 }
 
-/// The bucket, of this number of buckets, of a key with this hash: a multiplication takes the place of a division (Lemire, Fast Random
-/// Integer Generation in an Interval, 2019).
+/// The bucket, of this number of buckets, of a key with this hash: a multiplication replaces a division (Lemire, Fast
+/// Random Integer Generation in an Interval, 2019).
 #[inline(always)]
 pub const fn bucket_of(hash: u64, n_buckets: u32) -> u32 {
     (((hash >> 32) * n_buckets as u64) >> 32) as u32

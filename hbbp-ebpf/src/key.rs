@@ -66,10 +66,10 @@ pub const OUTSIDE: u32 = u32::MAX;
 /// Intervals are distinguished modulo this.
 pub const INTERVALS: u32 = 1 << 20;
 
-/// In place of a slice: the progress of the thread has no place.
+/// Instead of a slice: the progress of the thread has no slot.
 pub const NO_PLACE: u32 = INTERVALS - 1;
 
-/// In place of a slice: its number is this or a greater one.
+/// Instead of a slice: its number is this or a greater one.
 pub const BEHIND_LAST_SLICE: u32 = INTERVALS - 2;
 
 /// How often something was counted.

@@ -53,7 +53,7 @@ pub(crate) static CPUS: Array<Cpu, 1, { BPF_F_MMAPABLE as usize }> = Array::new(
 #[btf_map]
 pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
 
-/// The rings of branch stacks, [`RING`] for each CPU, by its place ([`Cpu::place`]).
+/// The rings of branch stacks, [`RING`] for each CPU, by its slot ([`Cpu::place`]).
 #[btf_map]
 pub(crate) static STACKS: Array<Stack, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
@@ -61,7 +61,7 @@ pub(crate) static STACKS: Array<Stack, 1, { BPF_F_MMAPABLE as usize }> = Array::
 #[btf_map]
 pub(crate) static WAKE: RingBuf<u64, 4096> = RingBuf::new();
 
-/// Cached stacks by the place of a CPU. There are two of these, which take turns as the count maps do.
+/// Cached stacks by the slot of a CPU, double-buffered as the count maps are.
 pub(crate) type Cached = Array<CachedStacks, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
 
 /// the cached stacks in use.

@@ -79,7 +79,7 @@ fn top(ctx: &PerfEventContext, ip: u64) -> u64 {
     word
 }
 
-/// Takes one part to this place. Returns how many words it has.
+/// Copies one part to this address. Returns its number of words.
 #[inline(always)]
 fn part(ctx: &PerfEventContext, work: &mut ChainWork, at: usize, flags: u64) -> u64 {
     // SAFETY: `at` is at most PART, and after that there is room for as many words.

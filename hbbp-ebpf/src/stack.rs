@@ -15,7 +15,7 @@ use crate::branch::BranchEntry;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Context {
-    /// The process image that ran: thread group id below, exec id above; see [`crate::CountKey`].
+    /// The running process image: thread group id below, exec id above; see [`crate::CountKey`].
     pub image: u64,
     /// The number of the event in the lowest 8 bits, the thread id where threads are counted separately, and the interval of
     /// kernel code in the upper half. Thread ids have 22 bits (`PID_MAX_LIMIT` in include/linux/threads.h).
@@ -159,7 +159,7 @@ impl Context {
 }
 
 impl CachedStack {
-    /// Whether anything was ever written to it. Any number is a fingerprint, also that of a place that is free.
+    /// Whether anything was ever written to it. Any number is a fingerprint, also that of a free slot.
     pub const fn is_used(&self) -> bool {
         (self.fingerprint | self.hits) != 0
     }

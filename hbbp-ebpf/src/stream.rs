@@ -1,7 +1,7 @@
 //! Streams: what runs from one taken branch to the next (paper section III.B), for programs, rings and recordings alike.
 //!
-//! Entries of a stack come newest first, as perf hands them over; between the target of an older branch and the source of
-//! the next younger one the processor ran straight on:
+//! Entries of a stack are newest first, as in perf; between the target of an older branch and the source of the next
+//! younger one, no branch was taken:
 //!
 //! ```text
 //! entries   [0] from0 -> to0     newest

@@ -1,10 +1,10 @@
 //! What a report of very many distinct streams over 200 modules costs: time and memory of `hbbp-sys report`. `cargo xtask bench`
 //! runs it. Words are numbers of streams in thousands.
 //!
-//! The goal is 10 s and 1 GB for ten million streams. Of these a profile keeps 3.1 million, those with the most hits, and counts
-//! the others; their report takes 7.2 s and 1036 MB (0.97 GiB), that of 2.5 million 3.1 s and 612 MB (876 MB before
-//! streams were judged in place). To keep all ten million, rows of 64 bytes would have to be smaller. Time and memory grow in
-//! proportion, which `tests/slopes` guards by allocated bytes.
+//! The goal is 10 s and 1 GB for ten million streams. Of these a profile keeps 3.1 million, those with the most hits,
+//! and counts the others; their report takes 7.2 s and 1036 MB (0.97 GiB), that of 2.5 million 3.1 s and 612 MB (876 MB
+//! before streams were checked without copies). To keep all ten million, rows of 64 bytes would have to be smaller.
+//! Time and memory grow in proportion, which `tests/slopes` guards by allocated bytes.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,

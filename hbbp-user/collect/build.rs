@@ -111,7 +111,7 @@ struct Build {
 }
 
 impl Build {
-    /// Builds the object with these features; the next one takes its place.
+    /// Builds the object with these features; the next one replaces it.
     fn object(&self, features: &str) -> Result<PathBuf, Box<dyn Error>> {
         let mut flags = FLAGS.to_vec();
         flags.push(&self.paths);

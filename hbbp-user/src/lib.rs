@@ -74,7 +74,7 @@
 //! | [`time`](hbbp_analysis::time) | where cycles were sampled in addition to executions: time by instruction |
 //! | [`mix`](hbbp_analysis::mix), [`eval`](hbbp_analysis::eval) | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
 //! | [`callers`](hbbp_analysis::callers) | call chains of samples of time: the call sites that their time is charged to |
-//! | [`loops`](hbbp_analysis::loops) | natural loops of the code that ran: iterations, invocations, trip counts |
+//! | [`loops`](hbbp_analysis::loops) | natural loops of the executed code: iterations, invocations, trip counts |
 //! | [`vectors`](hbbp_analysis::vectors) | basic block vectors of slices, and the simulation points that represent them |
 //! | [`annotate`](hbbp_analysis::annotate), [`diff`](hbbp_analysis::diff) | the code of a function with its counts; what changed from one profile to another |
 //! | **[`hbbp_output`]** | [`report`](hbbp_output::report) as text, JSON, CSV and an HTML page; [`export`](hbbp_output::export) in the formats of other tools |
@@ -87,7 +87,7 @@
 //! 2. Every sample is accounted for: expected = skipped + idle + refused + unresolved + in the mix, exactly.
 //! 3. Every refusal and loss has a counter and a sentence ([`hbbp_model::snapshot::loss`]); nothing is dropped silently.
 //! 4. Time-weighted samples are never called executions.
-//! 5. Text is the bytes that ran. A static image or a mapped file is used only where the report says so.
+//! 5. Text is the executed bytes. A static image or a mapped file is used only where the report says so.
 //! 6. Input of other users (memory, files, recordings) is hostile: no panic, no unbounded memory or time.
 //! 7. A collection that has begun ends with a report: resolution is given up by stated steps, the recording never.
 //! 8. Estimators are tuned on other workloads and hardware profiles than those that they are reported on.
@@ -95,9 +95,9 @@
 //!
 //! # Where new things go
 //!
-//! `.github/CONTRIBUTING.md` answers each in five lines; the first place is
+//! `.github/CONTRIBUTING.md` answers each in five lines; the first location is
 //!
-//! | new | first place |
+//! | new | first location |
 //! |---|---|
 //! | refusal | the table of [`hbbp_model::snapshot::loss`] |
 //! | dimension | the table of [`hbbp_analysis::mix::Dimension`]; a grouping of instructions is a taxonomy and needs no code |

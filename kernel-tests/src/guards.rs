@@ -23,15 +23,16 @@ pub const SERIES: &str = "6.12";
 
 /// The most that user code, user code with the kernel, and a program may cost of what was recorded.
 const USER: f64 = 1.1;
-/// Nearly all user code for a stack of callchain is that for the few stacks that found no place and were copied, at some 1500
-/// instructions each: two in a hundred more are a tenth. By chance, builds alike took 207 and 235 with the least of three seeds.
+/// Nearly all user code for a stack of callchain is that for the few stacks that found no slot and were copied, at some
+/// 1500 instructions each: two in a hundred more are a tenth. By chance, builds alike took 207 and 235 with the least
+/// of three seeds.
 const USER_OF_KEPT: f64 = 1.5;
 const WITH_KERNEL: f64 = 1.25;
 const PROGRAM: f64 = 1.05;
 
-/// Seeds of chance, of which the least figure counts. Kept stacks that share a place in their table cost more, and which do hangs on
-/// the seed of its hash: user code for a stack of callchain took 179 to 308 instructions with seeds of the same builds. What the
-/// code itself takes is in all of them.
+/// Seeds of chance, of which the least figure counts. Cached stacks that share a slot in their table cost more, and
+/// which do hangs on the seed of its hash: user code for a stack of callchain took 179 to 308 instructions with seeds
+/// of the same builds. What the code itself takes is in all of them.
 const SEEDS: [u32; 3] = [1, 2, 3];
 
 /// Processes of the storm whose cost is measured: it lasts for longer than the two seconds from drain to drain, so that at least one

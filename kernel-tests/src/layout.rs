@@ -7,7 +7,7 @@
 
 /// "HBBPSIL1", the first eight bytes of the file, written by the plugin when it is loaded.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HBBPSIL1");
-/// Address of the memory in the guest: where QEMU begins to place such devices, after the RAM (hw/i386/pc.c,
+/// Address of the memory in the guest: where QEMU begins to map such devices, after the RAM (hw/i386/pc.c,
 /// `device_memory`).
 pub const ADDRESS: u64 = 4 << 30;
 /// Size of the file.

@@ -6,8 +6,8 @@
 //! driver in the guest (`driver/`) passes its records to the perf core of the kernel. Everything above the driver
 //! is unmodified: perf core, eBPF, `hbbp-sys` itself.
 //!
-//! **A result on this machine is a result on a model of a processor, not a measurement of one.** Every
-//! place that quotes one says so.
+//! **A result on this machine is a result on a model of a processor, not a measurement of one.** Every text that quotes
+//! one says so.
 //!
 //! # To run something
 //! By hand, `cargo xtask vm --kernel 6.12 --cpus 2 --hardware-profile ivb -- COMMAND`. In a test:

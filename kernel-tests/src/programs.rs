@@ -21,7 +21,7 @@ const PERIOD: u64 = 1_009;
 /// What a program did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Runs {
-    /// How often it ran.
+    /// Number of its runs.
     pub n: u64,
     /// Instructions for each run, the reading of the clock included.
     pub each: f64,
@@ -47,7 +47,7 @@ pub fn measure(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> 
     most_run(&outcome.text("fdinfo")?).context("the kernel measured no program on perf events")
 }
 
-/// The program on perf events that ran most often: that on instructions never does.
+/// The program on perf events with the most runs: that on instructions never has.
 fn most_run(fdinfo: &str) -> Option<Runs> {
     let (mut kind, mut id, mut time, mut all) = (0, 0, 0, BTreeMap::new());
     for line in fdinfo.lines() {

@@ -218,7 +218,7 @@ impl Collector {
         self.counters.has_rings_apart()
     }
 
-    /// Has such rings take stacks by what they ran since the last call, while the events run.
+    /// Sets the periods of such rings by their activity since the last call, while the events run.
     pub fn share_out(&mut self) -> anyhow::Result<()> {
         self.counters.share_out()
     }

@@ -34,7 +34,7 @@ pub(super) struct Counters {
     events: Vec<Sampled>,
     /// All periods times this are those of the start ([`Self::set_scale`]).
     scale: f64,
-    /// What the kernel and user code ran when totals were taken last ([`Self::ran`]).
+    /// Instructions of kernel and user code when totals were taken last ([`Self::ran`]).
     ran_before: [u64; 2],
 }
 
@@ -180,7 +180,7 @@ impl Counters {
         self.events.iter().map(period).collect()
     }
 
-    /// What the programs of each event ran so far: samples, and what the kernel measured of their run time.
+    /// Runs of the programs of each event so far: samples, and their run time by the kernel's measure.
     pub(super) fn runs(&self, cpus: &Cpus) -> Vec<Runs> {
         let numbers = self.events.iter().zip(0usize..);
         let runs = numbers.map(|(event, number)| Runs {
@@ -268,7 +268,8 @@ impl Counters {
         self.events.iter().any(|event| event.ring().is_some())
     }
 
-    /// Has each ring with an event of its own take stacks by what it ran since totals were taken last, while the events run.
+    /// Sets the period of each ring with an event of its own by its activity since totals were taken last, while the
+    /// events run.
     pub(crate) fn share_out(&mut self) -> anyhow::Result<()> {
         let [kernel, user] = self.ran_since();
         let scale = self.scale;

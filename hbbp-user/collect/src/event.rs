@@ -102,7 +102,7 @@ fn cycles_beside(sources: &[Source], period: u64) -> anyhow::Result<Vec<Source>>
     });
     let cycles = counting.map(|(pmu, precise)| {
         let mut source = cycles(pmu);
-        // Levels 1 and 2 of the generic event are those that the kernel has a precise event in place of it for
+        // Levels 1 and 2 of the generic event are those for which the kernel has a precise replacement
         // (intel_pebs_aliases in arch/x86/events/intel/core.c, Linux v6.12).
         source.request.precise = precise.min(2);
         source.request.period = Period::Fixed(period);

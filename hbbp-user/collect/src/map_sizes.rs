@@ -78,7 +78,7 @@ pub(super) fn choose(
     })
 }
 
-/// CPUs that have a place for branch stacks, of those that are possible.
+/// CPUs that have a slot for branch stacks, of those that are possible.
 fn places_for(n_online: u32, possible: u32) -> u32 {
     let coming = n_online.max(COMING);
     n_online.saturating_add(coming).min(possible).max(1)

@@ -82,9 +82,9 @@ pub struct MapSizes {
     pub threads: u32,
     /// CPUs that may come online.
     pub cpus: u32,
-    /// CPUs that have a place for branch stacks.
+    /// CPUs that have a slot for branch stacks.
     pub places: u32,
-    /// Branch stacks in the ring of each place, a power of two; 0 where there are none.
+    /// Branch stacks in the ring of each slot, a power of two; 0 where there are none.
     pub ring: u32,
     /// Slots of each table of call chains; 1 where callers are not asked for.
     pub chains: u32,

@@ -1,9 +1,10 @@
-//! Puts the counts of a drain in order: equal keys are merged, and code that ran close together is sorted together.
+//! Puts the counts of a drain in order: equal keys are merged, and code that was executed close together is sorted
+//! together.
 //!
-//! Rows are distinguished by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
-//! so that each text range is looked up once and differences are short. So a number of 32 bits is sorted, made of
-//! the place within a MiB and a hash of what that MiB is; only where it is equal are whole keys compared.
-//! The order depends on the keys alone, so that equal drains make equal snapshots.
+//! Rows are distinguished by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a
+//! row, so that each text range is looked up once and differences are short. So a number of 32 bits is sorted, made of
+//! the offset within a MiB and a hash of that MiB; only where it is equal are whole keys compared. The order depends on
+//! the keys alone, so that equal drains make equal snapshots.
 
 use std::ops::Range;
 use std::{iter, slice};
@@ -116,7 +117,7 @@ fn add(sum: &mut Tally, tally: &Tally) {
     sum.first_time = sum.first_time.min(tally.first_time);
 }
 
-/// What ran close together has neighbouring numbers.
+/// Code that was executed close together has neighbouring numbers.
 fn neighbourhood(key: &CountKey) -> u32 {
     /// The golden ratio as a fraction of 2^64: multiples of it spread evenly (Knuth vol. 3, 6.4).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

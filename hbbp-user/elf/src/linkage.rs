@@ -22,7 +22,7 @@ const MAX_RELOCATION_TABLES: usize = 4;
 /// Stubs are aligned to, and none is shorter than, as many bytes.
 const STEP: usize = 8;
 
-/// Size and place of `st_name` in an entry of a symbol table of 64 bits.
+/// Size and offset of `st_name` in an entry of a symbol table of 64 bits.
 const SYMBOL: u64 = 24;
 
 /// A stub of a linkage table.

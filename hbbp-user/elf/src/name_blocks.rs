@@ -15,7 +15,7 @@ const MOST: usize = 512;
 /// Blocks of one file.
 #[derive(Debug, Default)]
 pub(crate) struct NameBlocks {
-    /// Number and bytes of the last block that was read of those that share a place.
+    /// Number and bytes of the last block that was read of those that share a slot.
     places: Vec<Option<(u64, Vec<u8>)>>,
 }
 

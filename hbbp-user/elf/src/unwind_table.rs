@@ -1,8 +1,9 @@
 //! Ranges of functions from the search table of unwind information, one at a time.
 //!
-//! A stripped file has a function of `.eh_frame` for each that it was made of, and a run hits a hundred of them. `.eh_frame_hdr` has their
-//! starts in order, each with the place of its entry, which says how long it is. So the table is kept as it is in the file, and
-//! an entry is read where its function is hit (Linux Standard Base 5.0, sections 10.6.1 and 10.6.2).
+//! A stripped file has a function of `.eh_frame` for each that it was made of, and a run hits a hundred of them.
+//! `.eh_frame_hdr` has their starts in order, each with the offset of its entry, which says how long it is. So the
+//! table is kept as it is in the file, and an entry is read where its function is hit (Linux Standard Base 5.0,
+//! sections 10.6.1 and 10.6.2).
 
 use std::cell::Cell;
 

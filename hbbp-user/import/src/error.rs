@@ -58,7 +58,7 @@ pub enum ImportError {
     /// A record that contradicts the file.
     #[error("damaged record at byte {offset} ({what}); the rest of the file cannot be trusted")]
     Record {
-        /// Place in the file.
+        /// Offset in the file.
         offset: u64,
         /// What is wrong with it.
         what: &'static str,

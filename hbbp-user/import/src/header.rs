@@ -1,8 +1,8 @@
 //! The metadata of a perf.data file: its header, its events, and its facts of the machine.
 //!
-//! In file mode these are sections with places and sizes, all of which are checked against the file; in pipe mode
-//! they are records of their own between the others.
-//! Format: `tools/perf/Documentation/perf.data-file-format.txt` in the kernel tree.
+//! In file mode these are sections with offsets and sizes, all of which are checked against the file; in pipe mode they
+//! are records of their own between the others. Format: `tools/perf/Documentation/perf.data-file-format.txt` in the
+//! kernel tree.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -182,7 +182,7 @@ fn read_at(file: &mut (impl Read + Seek), offset: u64, size: u64, len: u64) -> R
     Ok(bytes)
 }
 
-/// Each entry is an attribute, then place and size of the list of its ids.
+/// Each entry is an attribute, then offset and size of the list of its ids.
 fn read_events(
     file: &mut (impl Read + Seek),
     entry_size: u64,

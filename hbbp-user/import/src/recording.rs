@@ -177,7 +177,7 @@ impl<F: Read + Seek> Recording<F> {
         })
     }
 
-    /// The files that the addresses of a text name; `None` where addresses are those that ran.
+    /// The files that the addresses of a text name; `None` where addresses are those of execution.
     pub fn modules(&self) -> Option<&TextModules> {
         match &self.samples {
             Samples::PerfData(_) => None,
@@ -186,8 +186,8 @@ impl<F: Read + Seek> Recording<F> {
         }
     }
 
-    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends. `owner` says whose
-    /// a sample is, `text` what text its process ran.
+    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends. `owner`
+    /// returns the owner of a sample, `text` the text of its process.
     pub fn count(
         self,
         bounds: &[(u64, u64)],

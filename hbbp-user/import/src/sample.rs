@@ -30,8 +30,8 @@ pub struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// Puts the entries of the stack that were executed in the place of what `to` holds, newest first up to the first empty one.
-    /// Returns how many others there are.
+    /// Replaces the contents of `to` by the executed entries of the stack, newest first up to the first empty one.
+    /// Returns the number of the others.
     pub(super) fn executed(&self, to: &mut Vec<BranchEntry>) -> u64 {
         to.clear();
         to.extend(entries(self.stack).take_while(|entry| !entry.is_empty()));

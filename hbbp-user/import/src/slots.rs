@@ -338,7 +338,8 @@ impl SlotWeights {
     }
 }
 
-/// Weights such that code ran in proportion to its number of stacks, divided by the time of an average stream around it.
+/// Weights by which the executions of code are proportional to its number of stacks, divided by the time of an average
+/// stream around it.
 ///
 /// `inside` has the mean time of the streams in the stacks of each branch.
 fn scaled(pairs: &Pairs, weights: &[f64], inside: &[f64]) -> Vec<f64> {

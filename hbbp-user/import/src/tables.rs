@@ -17,7 +17,7 @@ use hbbp_model::streams::{self, Counted, KernelCounts, Quirks, Recorded, Streams
 pub struct Owner {
     /// Its event.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// The interval that its time falls into.
     pub interval: usize,

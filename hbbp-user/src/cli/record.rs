@@ -160,7 +160,7 @@ impl RecordArgs {
                 KernelCounts::Together
             },
             threads: threads(self.per_thread),
-            // Slices, too, name the process images of their places.
+            // Slices, too, name the process images of their addresses.
             ended: EndedProcesses::Apart,
             map_entries: self.map_entries,
             text: if self.text_once {

@@ -24,7 +24,7 @@ pub(super) struct RuleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(super) struct ReportArgs {
-    /// Print a table alone, in place of the first screen, with these dimensions of its rows, comma-separated: mnemonic
+    /// Print a table alone, instead of the first screen, with these dimensions of its rows, comma-separated: mnemonic
     /// (where another option asks for a table), module, function, process, extension, category, ..
     #[arg(
         short = 'b',

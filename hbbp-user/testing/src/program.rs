@@ -65,7 +65,7 @@ pub fn clocked() -> Snapshot {
     measured_by(event)
 }
 
-/// The same places, sampled by an event that counts retired instructions.
+/// The same addresses, sampled by an event that counts retired instructions.
 pub fn retired() -> Snapshot {
     let mut snapshot = measured_by(Event {
         name: "INST_RETIRED.PREC_DIST".to_owned(),

@@ -134,7 +134,7 @@ fn skylake_flow_gaps_are_half_of_perf2bolt() {
     );
 }
 
-/// Where the kernel of the recording ran, and where its image is linked here.
+/// Where the kernel of the recording was loaded, and where its image is linked here.
 const RAN: u64 = 0xffff_ffff_9da0_0000;
 const LINKED: u64 = 0xffff_ffff_8100_0000;
 /// Length of its text.

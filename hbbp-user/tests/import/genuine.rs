@@ -238,7 +238,7 @@ fn drawn(recording: &[u8], seed: u64) -> Vec<u8> {
     let mut file = recording[..start].to_vec();
     file[DATA + 8..DATA + 16].copy_from_slice(&(data.len() as u64).to_le_bytes());
     file.extend(&data);
-    // The table of features follows the data: place and size of each.
+    // The table of features follows the data: offset and size of each.
     let n_features: u32 = recording[FEATURES].iter().map(|set| set.count_ones()).sum();
     let (features, contents) = recording[start + len..].split_at(16 * n_features as usize);
     for feature in features.as_chunks::<16>().0 {

@@ -256,7 +256,7 @@ fn live_text_shows_what_the_kernel_patches() {
     );
 }
 
-/// How often the kernel ran the newest program of that name, by its own statistics.
+/// How often the kernel started the newest program of that name, by its own statistics.
 fn run_count(name: &str) -> u64 {
     let programs = aya::programs::loaded_programs().filter_map(Result::ok);
     let named = programs.filter(|program| program.name_as_str() == Some(name));

@@ -1,5 +1,5 @@
-//! Files that are overwritten in place while they run: a private mapping shows the new bytes, and figures the instructions
-//! that ran before and after.
+//! Files that are overwritten while they run: a private mapping shows the new bytes, and figures show the
+//! instructions executed before and after.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! User text that differs from its file: figures show the instructions that ran.
+//! User text that differs from its file: figures show the executed instructions.
 //!
-//! Each program runs rotations to the right, then to the left, in the same place, and prints its CPU time in each.
+//! Each program runs rotations to the right, then to the left, at the same address, and prints its CPU time in each.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

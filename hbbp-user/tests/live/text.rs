@@ -1,4 +1,4 @@
-//! The kernel's bytes are those that ran: a static key that is switched shows in the snapshots.
+//! The kernel's bytes are the executed ones: a static key that is switched shows in the snapshots.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

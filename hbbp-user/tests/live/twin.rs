@@ -1,5 +1,5 @@
 //! Files that call themselves alike: the same path as their process sees it, the same build id, other instructions.
-//! Each process is reported with what it ran, whoever came first.
+//! Each process is reported with its own code, whatever the order.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::load::{Load, built};
 use super::{kernel, program, report_by, wait_until_it_measures};
 
-/// A loop of multiplications, or with TWIN of byte swaps that take the same place. It says when it has run for a second, and
+/// A loop of multiplications, or with TWIN of byte swaps of the same size. It says when it has run for a second, and
 /// continues at the address that it was given.
 const LOOP: &str = r#"
 #include <stdio.h>
@@ -71,7 +71,7 @@ impl Recording {
     }
 }
 
-/// Starts a program by a shell script, which ends with it in the place of the shell.
+/// Starts a program by a shell script, whose shell it replaces.
 fn start(script: &str) -> Load {
     let mut shell = Command::new("unshare");
     shell

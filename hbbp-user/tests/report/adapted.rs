@@ -22,7 +22,7 @@ const SEGMENTS: [(u64, u64, u64); 8] = [
     (20_000_000, 0, 1_009),
 ];
 
-/// The segment with this number, sampled by an event like that of `like`: `spin_wait` ran, and `count_up`.
+/// The segment with this number, sampled by an event like that of `like`: `spin_wait` was executed, and `count_up`.
 fn segment(like: &Snapshot, number: usize) -> Snapshot {
     const SECOND: u64 = 1_000_000_000;
     let (units, in_kernel, period) = SEGMENTS[number];

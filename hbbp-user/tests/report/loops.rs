@@ -77,7 +77,7 @@ fn loops_in_text_and_for_spreadsheets() {
     );
 }
 
-/// Without branch stacks, loops are those of the code, and nothing says how often they ran.
+/// Without branch stacks, loops are those of the code, and nothing says how often they were executed.
 #[test]
 fn a_clock_tells_the_time_of_loops_alone() {
     let document = document(&program::clocked());

@@ -253,7 +253,7 @@ fn half_of_a_bound_gives_a_note_and_changes_nothing_else() {
     assert_eq!(unnoticed, expected);
 }
 
-/// A run of a day: an interval every two seconds, each with places of its own and with places that all have.
+/// A run of a day: an interval every two seconds, each with addresses of its own and with common ones.
 #[test]
 fn a_long_run_takes_bounded_memory_and_keeps_its_sums() {
     const MAX: usize = 1 << 20;

@@ -44,7 +44,7 @@ fn damage(sections: &mut [Vec<u8>], name: &str) {
     *sections[place].last_mut().unwrap() ^= 1;
 }
 
-/// The place of a section among those of the small snapshot.
+/// The position of a section among those of the small snapshot.
 fn place(sections: &[Vec<u8>], name: &str) -> usize {
     sections
         .iter()

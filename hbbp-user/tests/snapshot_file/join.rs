@@ -1,4 +1,4 @@
-//! Process images that are counted together: what ran in which cgroup stays exactly what it was.
+//! Process images that are counted together: what was executed in which cgroup stays exactly what it was.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn module(nth: u32) -> Module {
     }
 }
 
-/// What ran: interval, cgroup, sort of row, and the modules and addresses in them, each with its hits.
+/// What was executed: interval, cgroup, sort of row, and the modules and addresses in them, each with its hits.
 type Ran = BTreeMap<
     (
         usize,

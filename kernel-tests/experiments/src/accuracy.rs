@@ -24,7 +24,7 @@ pub(crate) struct Selection {
     /// Workloads by name. Default: all.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
-    /// The workloads that nothing was tuned on, in place of the suite.
+    /// The workloads that nothing was tuned on, instead of the suite.
     #[arg(long, conflicts_with = "workload")]
     held_out: bool,
 }

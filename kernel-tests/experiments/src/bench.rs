@@ -21,7 +21,7 @@ use crate::results::Results;
 use crate::{bench_exports, guards};
 
 /// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
-/// the program that ran, so that the cheapest is nearest to the truth.
+/// the running program, so the cheapest is nearest to the truth.
 const RUNS: u32 = 3;
 
 /// A program that works until it is dropped.

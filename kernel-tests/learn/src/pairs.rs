@@ -219,7 +219,7 @@ mod tests {
                 .map(|pair| (pair.nearer, pair.weight))
                 .collect()
         };
-        // 60 and 100 executions; the block that never ran has no weight.
+        // 60 and 100 executions; the block that was never executed has no weight.
         assert_eq!(
             weights(&executions),
             [(Method::Ebs, 100.0 / 160.0), (Method::Lbr, 60.0 / 160.0)]

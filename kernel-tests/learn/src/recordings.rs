@@ -9,9 +9,9 @@ use kernel_tests::workload::ALL;
 /// A profile and its reference.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Recording {
-    /// Where it ran: kernel and hardware profile, or the parent directory.
+    /// Its machine: kernel and hardware profile, or the parent directory.
     pub(crate) machine: String,
-    /// What ran.
+    /// What was executed.
     pub(crate) workload: String,
     directory: PathBuf,
 }

@@ -183,7 +183,7 @@ fn command() -> Result<i32> {
 }
 
 fn mount(kind: &str, at: &str) -> Result<()> {
-    // The kernel may lack debugfs or tracefs at this place; what needs them says so itself.
+    // The kernel may lack debugfs or tracefs at this path; what needs them says so itself.
     if !Path::new(at).exists() && fs::create_dir_all(at).is_err() {
         return Ok(());
     }

@@ -142,8 +142,8 @@ fn classes_tie_the_mix(series: &str) {
     assert!(4 < large.len());
     for class in large {
         let residual = class["residual"].as_f64().unwrap();
-        // The estimate goes as near to a count as its error deserves: that of a ring which hardly runs is known to 2 % only, as what
-        // ran while sets changed may be its own.
+        // The estimate goes as near to a count as its error deserves: that of a ring which hardly runs is known to 2 %
+        // only, as what was executed while sets changed may be its own.
         let known_to = number(class, "counted_std_error") / number(class, "counted");
         assert!(residual.abs() <= known_to.max(0.003), "{class}");
         assert_eq!(class["ties"], true, "{class}");

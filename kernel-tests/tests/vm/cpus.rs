@@ -66,7 +66,7 @@ hbbp-sys report --format json /tmp/profile";
     assert!(measured * 3 < counter_time, "{report:#}");
 }
 
-/// The least share that the note on CPUs that came says was measured of what they ran; all without a note.
+/// The least share of their executions that the note on new CPUs says was measured; all without a note.
 fn measured_share(report: &Value) -> f64 {
     let warnings = report["warnings"].as_array().unwrap();
     let mut texts = warnings.iter().filter_map(|warning| warning["text"].as_str());
@@ -125,7 +125,8 @@ hbbp-sys report --format json --rows process /tmp/profile";
     let stacks = &report["events"][1];
     assert_eq!(stacks["branch_stack"], true, "{report:#}");
     let [runs, due] = ["runs", "due"].map(|name| stacks[name].as_f64().unwrap());
-    // What ran before the events were opened is stated, and due: on a busy host it can be a third of what the CPU ran.
+    // What was executed before the events were opened is stated, and due: on a busy host it can be a third of all
+    // executions of the CPU.
     assert!(0.9 * due * measured_share(&report) < runs, "{report:#}");
     let losses = report["losses"].as_array().unwrap();
     assert!(!losses.iter().any(|loss| loss["unit"] == "sample"), "{report:#}");

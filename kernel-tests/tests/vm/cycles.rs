@@ -78,7 +78,7 @@ fn cycles_are_what_the_executed_instructions_cost() {
     assert!((cost / SHORT).abs_diff(overflows) <= 1, "{cost}");
 }
 
-/// Lengths and durations of all user code that ran, by process and address.
+/// Lengths and durations of all executed user code, by process and address.
 struct Code(BTreeMap<(u32, u64), (u64, u64)>);
 
 impl Code {

@@ -28,7 +28,7 @@ struct Line {
 }
 
 impl Line {
-    /// How often it ran: those before the first conditional jump are in the inner loop.
+    /// How often it was executed: those before the first conditional jump are in the inner loop.
     fn executions(lines: &[Self], at: usize) -> f64 {
         let inner_end = lines
             .iter()

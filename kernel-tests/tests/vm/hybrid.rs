@@ -129,8 +129,8 @@ fn losses_are_all_counted_on_three_cpus() {
     losses_are_all_counted("6.12", 3, EACH);
 }
 
-/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported with the functions that ran then, and all
-/// sums close.
+/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported with their functions, and
+/// all sums close.
 #[test]
 #[ignore = "runs in --all"]
 fn stacks_lost_to_a_full_ring_are_counted() {
@@ -157,7 +157,7 @@ fn stacks_lost_to_a_full_ring_are_counted() {
     );
 }
 
-/// The refused stacks are those of functions, all of them, and nearly all of the program that ran meanwhile.
+/// The refused stacks are those of functions, all of them, and nearly all of the program that was running.
 fn assert_refused_in_what_ran(report: &Value, full: u64) {
     let rows = report["accounting"]["refused_in"].as_array().unwrap();
     let sum = |is_it: &dyn Fn(&Value) -> bool| -> u64 {

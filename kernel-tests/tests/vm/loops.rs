@@ -79,7 +79,8 @@ struct Built {
     iterations: f64,
 }
 
-/// Cycles for each instruction of a loop: each of its instructions ran as often as the innermost loop that holds it.
+/// Cycles for each instruction of a loop: each of its instructions was executed as often as the innermost loop that
+/// holds it.
 fn exact_cpi(of: &Built, built: &[Built], durations: &BTreeMap<u64, f64>) -> f64 {
     let (mut cycles, mut executions) = (0.0, 0.0);
     for (at, duration) in durations.range(of.code.clone()) {
@@ -92,7 +93,7 @@ fn exact_cpi(of: &Built, built: &[Built], durations: &BTreeMap<u64, f64>) -> f64
 
 /// A figure of a loop and its true value.
 struct Figure {
-    /// Kernel, hardware profile, place, function, loop, and name.
+    /// Kernel, hardware profile, location, function, loop, and name.
     of: String,
     name: &'static str,
     value: f64,

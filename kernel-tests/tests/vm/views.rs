@@ -51,7 +51,7 @@ impl Boot {
     }
 }
 
-/// How often each instruction of the kernel ran.
+/// How often each instruction of the kernel was executed.
 fn executions(reference: &Reference) -> HashMap<At, u64> {
     let mut exact = HashMap::new();
     for block in reference.blocks.iter().filter(|block| block.owner == KERNEL) {

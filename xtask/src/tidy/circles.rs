@@ -9,7 +9,7 @@ use super::rust::mentions;
 /// Most circles in the workspace.
 const MOST: usize = 5;
 
-/// A file by its place in the crate: the folder of its sources, and the names of the modules that lead to it.
+/// A file by its position in the crate: the folder of its sources, and the names of the modules that lead to it.
 type Module = (String, Vec<String>);
 
 /// The file that each file of a crate uses, with the names that it takes from there.

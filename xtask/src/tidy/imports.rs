@@ -89,7 +89,7 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// The place of a file in a crate of several modules.
+/// The position of a file in a crate of several modules.
 struct Room<'a> {
     module: &'a str,
     /// How deep below the root of its crate it lies.

@@ -152,7 +152,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The commands in README and book that begin with these words: the place of each, and its words.
+/// The commands in README and book that begin with these words: the location of each, and its words.
 #[cfg(test)]
 pub(crate) fn commands_of_the_manual(start: &str) -> Result<Vec<(String, Vec<String>)>> {
     let sources = read_sources(&command::workspace())?;

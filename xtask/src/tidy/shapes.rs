@@ -1,4 +1,5 @@
-//! Shapes of the code that are counted, as few of them are good: public items, tuples in place of parameters, and wide structs.
+//! Shapes of the code that are counted, as few of them are good: public items, tuples instead of parameters, and wide
+//! structs.
 
 use super::finding::{Finding, Source};
 use super::rust::{code, without_tests};

@@ -111,7 +111,7 @@ pub(crate) fn foreign(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Whether the name at this place is not the end of a longer one, such as `/proc/1/root/`.
+/// Whether the name at this offset is not the end of a longer one, such as `/proc/1/root/`.
 fn begins(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back();
     !before.is_some_and(|it| it.is_alphanumeric() || matches!(it, '_' | '-' | '}' | '>' | '*'))

@@ -1,4 +1,4 @@
-//! Which compiler and which linker build the eBPF object: the one place that decides.
+//! Which compiler and which linker build the eBPF object: the only module that decides.
 //!
 //! xtask asks it what is missing before it builds, and `hbbp-user/collect/build.rs` builds the object with it, so that plain
 //! `cargo build` picks what `cargo xtask build` picks. Neither is needed where the object was built elsewhere

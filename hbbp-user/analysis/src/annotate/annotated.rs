@@ -40,7 +40,7 @@ pub struct Version {
 pub struct Line {
     /// Its address.
     pub addr: ImageAddr,
-    /// The bytes that ran.
+    /// The executed bytes.
     pub bytes: Vec<u8>,
     /// Disassembly, in the syntax of the Intel manuals.
     pub text: String,
@@ -48,7 +48,7 @@ pub struct Line {
     pub flow: Flow,
     /// The block that begins here.
     pub block: Option<Block>,
-    /// How often it ran: the count of its block.
+    /// How often it was executed: the count of its block.
     pub count: f64,
     /// Standard error of that.
     pub std_error: f64,
@@ -62,8 +62,8 @@ pub struct Line {
     pub predictions: Option<Predictions>,
     /// Where it is in the source.
     pub source: Option<String>,
-    /// What the static image has in place of these bytes, at the first of the instructions that differ; empty where it has
-    /// the same, or is not known.
+    /// What the static image has instead of these bytes, at the first of the instructions that differ; empty where it
+    /// has the same, or is not known.
     pub linked: Vec<String>,
 }
 

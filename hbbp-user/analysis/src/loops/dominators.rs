@@ -1,7 +1,7 @@
 //! Dominators of a flow graph: a node dominates another if every path from a root to the other passes it.
 //!
-//! Lengauer and Tarjan, A Fast Algorithm for Finding Dominators in a Flowgraph (TOPLAS 1979), with path compression alone:
-//! O(m log n) whatever the graph, as graphs are made of what programs of other users ran.
+//! Lengauer and Tarjan, A Fast Algorithm for Finding Dominators in a Flowgraph (TOPLAS 1979), with path compression
+//! alone: O(m log n) whatever the graph, as graphs come from programs of other users.
 
 use super::graph::Digraph;
 
@@ -170,7 +170,7 @@ impl Forest {
 /// When a walk of the dominator tree enters and leaves each node.
 fn spans(order: &Search, idoms: &[usize], n_nodes: usize) -> Vec<Option<(usize, usize)>> {
     // A dominator has a smaller number than what it dominates, so sizes add up from the last number to the first, and
-    // places are given from the first to the last.
+    // positions are given from the first to the last.
     let n = idoms.len();
     let mut sizes = vec![1usize; n];
     for number in (1..n).rev() {

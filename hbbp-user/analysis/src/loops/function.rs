@@ -1,4 +1,4 @@
-//! The flow graph of one function: its blocks that ran, how control passed between them, and where it came in.
+//! The flow graph of one function: its executed blocks, the control flow between them, and its entries.
 //!
 //! Where branch stacks were recorded, the nodes are the executed blocks, and the edges are the recorded ones. Direct
 //! branches and fall-throughs between two executed blocks are edges too, as they may be too rare to be recorded.

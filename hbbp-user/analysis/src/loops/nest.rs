@@ -77,7 +77,7 @@ impl Loops {
         }
     }
 
-    /// Whether amounts are executions, on whatever scale: samples of time do not say how often anything ran.
+    /// Whether amounts are executions, on whatever scale: samples of time do not say how often anything was executed.
     pub const fn has_executions(unit: Unit) -> bool {
         matches!(unit, Unit::Executions | Unit::RelativeExecutions)
     }

@@ -101,7 +101,7 @@ struct Pairs {
 #[derive(Default)]
 struct Places {
     block: u64,
-    /// The last block that added to each sum, and the place there.
+    /// The last block that added to each sum, and its index there.
     of_sum: Vec<(u64, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! The mix over time: how much of each sum ran in which part of the run.
+//! The mix over time: the part of each sum in each period of the run.
 //!
 //! A profile has its counts by interval, from one drain to the next. The executions of a block are spread over the intervals
 //! as the samples, or the streams, of the method that counts it, so that all periods add up to the mix. Blocks that this

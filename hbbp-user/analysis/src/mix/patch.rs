@@ -31,7 +31,7 @@ const OTHER_NOP: &str = "other nop";
 /// Beginning of the symbols of ftrace's own trampolines (arch/x86/kernel/ftrace_64.S); those that it makes have the same
 /// beginning in /proc/kallsyms.
 const TRAMPOLINE: &str = "ftrace_";
-/// Bytes of a call, and of the NOP in its place.
+/// Bytes of a call, and of the NOP that replaces it.
 const CALL: usize = 5;
 /// Bytes of ENDBR64 (SDM vol. 2).
 const ENDBR: u64 = 4;

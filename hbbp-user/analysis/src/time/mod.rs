@@ -241,7 +241,7 @@ fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, text: TextIdx, at: u32) -
     found.unwrap_or(false)
 }
 
-/// The instructions that ran right before one, each with its share.
+/// The instructions executed right before one, each with its share.
 fn predecessors(
     flows: &Flows<'_>,
     blocks: &TextBlocks,

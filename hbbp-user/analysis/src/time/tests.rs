@@ -1,4 +1,4 @@
-//! Time on a program of nine bytes, whose samples are placed by hand.
+//! Time on a program of nine bytes, whose samples are made up.
 
 use super::*;
 use hbbp_code::blocks::blocks;

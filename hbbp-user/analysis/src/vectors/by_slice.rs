@@ -11,7 +11,7 @@ use hbbp_model::addr::Ring;
 use hbbp_model::slices::{LeftOut, Owner, Rings, Slices};
 use hbbp_model::snapshot::{Event, EventUnit, Process, Snapshot};
 
-/// A basic block that ran.
+/// An executed basic block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     /// Module that it belongs to.

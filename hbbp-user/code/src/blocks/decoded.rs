@@ -1,7 +1,7 @@
 //! Decoded text that is kept from one snapshot of a run to the next.
 //!
-//! Most text that runs in one second ran in the second before, and decoding is two thirds of what an estimate takes. Text that
-//! comes again is compared byte by byte, so that changed text is decoded anew.
+//! Most text of one second was executed in the second before too, and decoding is two thirds of what an estimate takes.
+//! Text that comes again is compared byte by byte, so that changed text is decoded anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;

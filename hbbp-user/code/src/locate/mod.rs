@@ -1,4 +1,4 @@
-//! Locates counts: from an executed address to the text range whose bytes ran.
+//! Locates counts: from an executed address to the text range whose bytes were executed.
 //!
 //! Kernel addresses are looked up in the mappings of process 0, user addresses in those of their process image.
 //! Counts have no timestamps, so the latest mapping of an interval applies to the whole interval.
@@ -27,7 +27,7 @@ pub struct LocatedIp {
     pub location: Location,
     /// The event that sampled it.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Samples.
     pub hits: u64,
@@ -44,7 +44,7 @@ pub struct LocatedStream {
     pub end: ImageAddr,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Occurrences.
     pub hits: u64,
@@ -61,7 +61,7 @@ pub struct LocatedBranch {
     pub to: Option<Location>,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Occurrences in any slot.
     pub hits: u64,

@@ -26,7 +26,7 @@ pub enum StackEvents {
 /// What is said where there are no events for each ring.
 const REFUSED: &str = "branch stacks of each ring cannot be sampled apart";
 
-/// These sources with two in place of each that has branch stacks: for user code, and for the kernel.
+/// These sources with two instead of each that has branch stacks: for user code, and for the kernel.
 pub(crate) fn apart(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
     if sources.iter().all(|source| source.request.stack.is_none()) {
         let why = format!("{REFUSED}: this machine has no branch stacks");

@@ -82,7 +82,7 @@ mod tests {
             if own < 100 {
                 continue;
             }
-            // In proportion to the root of what they ran.
+            // In proportion to the root of their activity.
             let ratio = stacks(own) / stacks(1000 - own);
             let roots = (own as f64 / (1000 - own) as f64).sqrt();
             assert!((ratio - roots).abs() < 1e-9, "{own}: {ratio}");

@@ -194,8 +194,8 @@ impl Perf {
         check(unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// What the event has counted so far. An error of kind `UnexpectedEof` says that it lost its place on the
-    /// hardware although it was pinned.
+    /// What the event has counted so far. An error of kind `UnexpectedEof` says that it lost its counter although it
+    /// was pinned.
     pub(crate) fn read(&self) -> io::Result<Counter> {
         let mut words = [0u64; 3];
         let bytes = words.len() * size_of::<u64>();

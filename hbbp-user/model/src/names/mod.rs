@@ -1,8 +1,8 @@
 //! Names for people: what a report shows for the names that symbol tables and mappings hold.
 //!
 //! Rows are keyed by names as found, and JSON and CSV print these. Text shows C++ and Rust functions demangled. Where a
-//! function has no name, text shows the file name of the executable in place of its path. Distinct names stay distinct: if
-//! short forms coincide, longer ones are shown.
+//! function has no name, text shows the file name of the executable instead of its path. Distinct names stay distinct:
+//! if short forms coincide, longer ones are shown.
 
 mod cgroup;
 mod coinciding;

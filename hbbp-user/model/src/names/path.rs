@@ -34,7 +34,7 @@ fn tail(path: &str, width: usize) -> String {
         .unwrap_or_else(|| format!("{LEFT_OUT}{}", file_name(path)))
 }
 
-/// `…/folder/…/file`, with the last folder that no other of the paths with this file name has at the same place.
+/// `…/folder/…/file`, with the last folder that no other path with this file name has at the same depth.
 fn with_folder(path: &str, all: &[&str]) -> String {
     let others = || {
         all.iter()

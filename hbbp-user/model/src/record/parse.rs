@@ -35,7 +35,7 @@ const TEXT_POKE: u32 = 20;
 /// `PERF_RECORD_MISC_MMAP_DATA` and `PERF_RECORD_MISC_COMM_EXEC` share a bit, whose meaning depends on the record type.
 const MISC_MMAP_DATA: u16 = 1 << 13;
 const MISC_COMM_EXEC: u16 = 1 << 13;
-/// The record has a build id in place of device, inode and generation.
+/// The record has a build id instead of device, inode and generation.
 pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 const PROT_EXEC: u32 = 4;
 /// include/uapi/linux/mman.h; the kernel writes it for VM_MAYSHARE (kernel/events/core.c, `perf_event_mmap_event`).

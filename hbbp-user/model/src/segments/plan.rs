@@ -70,8 +70,8 @@ pub fn to_merge(names: &BTreeSet<Name>, left_alone: &BTreeSet<Name>) -> Option<V
 
 /// The segments to remove at a time in ms since 1970, the oldest first; each has its size in bytes.
 ///
-/// A segment is too old where the clock says so and as much was measured after it. A clock that was set forward removes nothing, and
-/// time in which no daemon ran does not count.
+/// A segment is too old where the clock says so and as much was measured after it. A clock that was set forward removes
+/// nothing, and time without a daemon does not count.
 pub fn expired(segments: &[(Name, u64)], limits: Limits, now: u64) -> Vec<Name> {
     let mut newest_first = segments.to_vec();
     newest_first.sort_unstable_by(|a, b| b.cmp(a));

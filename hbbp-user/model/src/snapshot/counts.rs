@@ -11,7 +11,7 @@ use crate::addr::Va;
 pub struct IpCount {
     /// The event that sampled it.
     pub event: EventIdx,
-    /// The process image that ran; the kernel where kernel samples are not split by process.
+    /// The running process image; the kernel where kernel samples are not split by process.
     pub process: ProcessIdx,
     /// The sampled address.
     pub ip: Va,
@@ -28,7 +28,7 @@ pub struct IpCount {
 pub struct StreamCount {
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Target of the older branch: the first instruction of the stream.
     pub start: Va,
@@ -51,7 +51,7 @@ pub struct StreamCount {
 pub struct BranchCount {
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Address of the branch instruction.
     pub from: Va,
@@ -70,7 +70,7 @@ pub struct BranchCount {
 pub struct ChainCount {
     /// The event that sampled it, one of time.
     pub event: EventIdx,
-    /// The process image that ran; the kernel where the chain has no user code.
+    /// The running process image; the kernel where the chain has no user code.
     pub process: ProcessIdx,
     /// The sampled address, as in [`IpCount`].
     pub ip: Va,

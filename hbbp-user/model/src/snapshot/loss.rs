@@ -24,9 +24,9 @@ pub enum LossUnit {
     Second,
     /// A mapping or text region whose text could not be read: its samples stay unresolved.
     Region,
-    /// A sample or stream that is counted, perhaps for other bytes than those that ran.
+    /// A sample or stream that is counted, perhaps for other bytes than the executed ones.
     Ambiguous,
-    /// A text range of a file that a process ran: its samples are in the mix.
+    /// An executed text range of a file: its samples are in the mix.
     Text,
     /// A name of a function or module, or the cgroup or thread of a process image.
     Name,

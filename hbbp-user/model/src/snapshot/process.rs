@@ -16,9 +16,9 @@ pub struct Process {
     pub comm: String,
     /// Executable mappings, sorted by (start, from).
     pub mappings: Vec<Mapping>,
-    /// Cgroup in which the process ran when it was first seen; `None` where that is unknown.
+    /// Cgroup of the process when it was first seen; `None` where that is unknown.
     pub cgroup: Option<CgroupIdx>,
-    /// The thread that ran; `None` where all threads of the image were counted together.
+    /// The running thread; `None` where all threads of the image were counted together.
     pub thread: Option<Thread>,
 }
 

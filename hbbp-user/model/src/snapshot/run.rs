@@ -151,8 +151,8 @@ pub struct Counter {
     /// Time in ns that its CPU was idle, in steps of the kernel's clock tick; `None` where that is unknown.
     /// The timer of a clock event may not fire while its CPU is idle.
     pub idle: Option<u64>,
-    /// Time in ns that the hypervisor ran something else although its CPU had work to do (steal time), in the same steps;
-    /// `None` where that is unknown. No timer fires in it.
+    /// Time in ns that the hypervisor took although its CPU had work to do (steal time), in the same steps; `None`
+    /// where that is unknown. No timer fires in it.
     pub steal: Option<u64>,
     /// Samples that were due, where the period changed a little during the run; `None` where it did not, and they are
     /// the count divided by the period.

@@ -164,7 +164,7 @@ pub fn is_in(only: Only<'_>, module: ModuleIdx) -> bool {
     only.is_none_or(|modules| modules.contains(&module))
 }
 
-/// An instruction that ran in one process image.
+/// An executed instruction in one process image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Executed {
     /// Where it is.

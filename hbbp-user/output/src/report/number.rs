@@ -1,4 +1,4 @@
-//! Numbers and names for display: grouped, scaled, and as wide as there is place.
+//! Numbers and names for display: grouped, scaled, and as wide as the page allows.
 
 use unicode_width::UnicodeWidthChar;
 

@@ -1,8 +1,8 @@
 //! Where branch stacks were refused: the functions of their newest branches.
 //!
-//! What the ring of a CPU could not take is counted at its newest branch ([`Interval::refused`](hbbp_model::snapshot::Interval::refused)).
-//! Those that had no place there either, or were left out of a long recording, are one row without a name, so that the rows sum to
-//! [`Loss::StacksFull`].
+//! What the ring of a CPU could not take is counted at its newest branch
+//! ([`Interval::refused`](hbbp_model::snapshot::Interval::refused)). Those that had no slot there either, or were left
+//! out of a long recording, are one row without a name, so that the rows sum to [`Loss::StacksFull`].
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use hbbp_model::snapshot::{Loss, Snapshot};
 /// A function where stacks were refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct RefusedIn {
-    /// Name of the module; empty where the place is not known.
+    /// Name of the module; empty where the location is not known.
     pub(super) module: String,
     /// Name of the function; empty where none is known.
     pub(super) function: String,
-    /// Ring of the branch; `None` where the place is not known.
+    /// Ring of the branch; `None` where the location is not known.
     pub(super) ring: Option<Ring>,
     /// Samples.
     pub(super) samples: u64,
@@ -83,7 +83,8 @@ mod tests {
         EventIdx, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Symbol,
     };
 
-    /// A module with two functions of 16 bytes, of which a process ran 32 stacks that were refused, and the kernel without any text.
+    /// A module with two functions of 16 bytes, of which 32 stacks of a process were refused, and the kernel without
+    /// any text.
     fn snapshot(lost: u64) -> Snapshot {
         let symbol = |name: &str, start| Symbol {
             start: ImageAddr(start),

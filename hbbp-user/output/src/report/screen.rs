@@ -1,4 +1,4 @@
-//! The first screen: what was measured, which code ran, of what kind, and what may be wrong with it, in 24 lines.
+//! The first screen: what was measured, the executed code and its kinds, and what may be wrong with it, in 24 lines.
 //!
 //! Each line answers a question that people ask first; the remainder of a report follows with `--details`
 //! ([`super::text`]).
@@ -151,7 +151,7 @@ fn shortened_to(mut lines: Vec<String>, most: usize) -> Vec<String> {
     if most < lines.len() {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
-            // In the place of the last word, so that the line is not longer than before.
+            // Replaces the last word, so that the line is not longer than before.
             let cut = last.rfind(' ').unwrap_or(0);
             last.truncate(cut);
             last.push_str(" …");

@@ -120,7 +120,7 @@ impl KallsymsBuilder {
         if symbol.tag.is_none() {
             self.table.image.note(symbol.name, Va(symbol.address));
         }
-        // Absolute symbols are numbers, not places.
+        // Absolute symbols are numbers, not addresses.
         if !matches!(symbol.kind, b'a' | b'A') {
             self.table.push(symbol);
         }

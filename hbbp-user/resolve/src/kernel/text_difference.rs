@@ -144,7 +144,8 @@ fn tally_runs(differs: &[bool], owner: &[Cause], live: &[u8], tallies: &mut [Tal
     unknown
 }
 
-/// For each byte of linked text whether another one ran, where that is not relocation; `slide` is as in [`compare`].
+/// For each byte of linked text, whether the executed one differs, other than by relocation; `slide` is as in
+/// [`compare`].
 pub fn differing(linked: &[u8], live: &[u8], slide: u64) -> Vec<bool> {
     let mut differs: Vec<bool> = linked.iter().zip(live).map(|(a, b)| a != b).collect();
     forgive_relocations(linked, live, slide, &mut differs);

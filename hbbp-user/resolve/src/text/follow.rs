@@ -180,7 +180,7 @@ impl ModuleText {
         }
     }
 
-    /// Says that a stream ran from the range before into the one that starts at `at`.
+    /// Marks the range that starts at `at` as entered by fall-through.
     pub(crate) fn set_entered(&mut self, at: ImageAddr) {
         self.entered.insert(at.0);
     }

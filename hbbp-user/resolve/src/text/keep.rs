@@ -1,4 +1,5 @@
-//! Text of files that stays from one interval to the next: most of what runs in one second ran in the second before.
+//! Text of files that stays from one interval to the next: most text of one second was executed in the second before
+//! too.
 
 use std::mem;
 

@@ -40,7 +40,7 @@ pub(crate) struct ImageIdx(pub u32);
 pub(crate) struct ImageSet {
     /// By index; `None` where one was closed.
     pub(super) images: Vec<Option<Box<Image>>>,
-    /// Places without an image that nothing refers to.
+    /// Free entries, without an image.
     free: Vec<ImageIdx>,
     /// The image of each file that was asked for, or why there is none.
     files: HashMap<FileIdx, Result<ImageIdx, Loss>>,

@@ -1,4 +1,4 @@
-//! Ring 3: which program of which process ran, what was mapped into it, and the bytes of that.
+//! Ring 3: processes and their programs, their mappings, and the bytes of these.
 //!
 //! ```text
 //! proc_scan, records -> process_index (process_image)                             --+

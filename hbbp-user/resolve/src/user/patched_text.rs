@@ -62,8 +62,8 @@ impl UserSpace {
         splits(remapped)
     }
 
-    /// Compares the text of files that ran since the last drain with the memory of the processes that ran it.
-    /// To be called when all counts of the drain have been taken over, while the memory of processes can be read.
+    /// Compares executed text of files since the last drain with the memory of their processes. To be called after all
+    /// counts of the drain are added, while the memory of processes can be read.
     pub(super) fn compare_with_memory(&mut self, losses: &mut Losses) {
         let Origin::Live(live) = &mut self.origin else {
             return;
@@ -217,7 +217,7 @@ impl<'a> Compare<'a> {
         Some(bytes)
     }
 
-    /// Since when a range has the bytes that it has now, and whether it never ran with others.
+    /// The start of the time in which a range has its current bytes, and whether it was never executed with others.
     fn since(&self, ran: &RanText, hit: HitMapping, at: &Range<Va>) -> (u64, bool) {
         let of_range = self.remapped.iter().filter(|remapped| {
             Some(remapped.generation) == self.process.generation

@@ -1,4 +1,4 @@
-//! What ran before the run started: one walk over /proc.
+//! Processes from before the run: one walk over /proc.
 //!
 //! Records describe only what happens from now on, so each live process is read once: name, number of threads,
 //! executable mappings.
@@ -150,7 +150,7 @@ pub(super) fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
     })
 }
 
-/// How records name memory without a file; maps leaves the place empty.
+/// How records name memory without a file; maps leaves the name empty.
 pub(crate) const ANONYMOUS: &str = "//anon";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which program a process ran at a given time, and what was mapped into it: a pure index.
+//! The program of a process at a given time, and its mappings: a pure index.
 //!
 //! It is filled from a walk over /proc ([`super::proc_scan`]) and from timed records, in the order of time.
 //! A process is a list of generations: a fork starts one with the mappings of the parent, an exec starts one with
@@ -53,7 +53,7 @@ impl ProcessIndex {
         self.files.get(idx)
     }
 
-    /// The image that process `tgid` ran at `time`; where the time lies before all that is known, the first one.
+    /// The image of process `tgid` at `time`; where the time precedes all that is known, the first one.
     pub(crate) fn image_at(&self, tgid: u32, time: u64) -> Option<&ProcessImage> {
         let images = self.processes.get(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
@@ -104,7 +104,7 @@ impl ProcessIndex {
         later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
     }
 
-    /// Sets the cgroup that was read of process `tgid` while it ran the program of `time`.
+    /// Sets the cgroup that was read of process `tgid` while it had the program of `time`.
     pub(super) fn set_cgroup(&mut self, tgid: u32, time: u64, read: Membership) {
         if let Some(image) = self.image_at_mut(tgid, time) {
             image.cgroup = read;

@@ -39,12 +39,12 @@ pub struct RecordedFiles {
     missing: Vec<String>,
     lacks_program: bool,
     notes: Vec<Advised>,
-    /// Files that the user named and that are others than those that ran, with the reasons.
+    /// Files that the user named and that are not the executed ones, with the reasons.
     refused: Vec<(PathBuf, Advised)>,
 }
 
 impl RecordedFiles {
-    /// Files that may be at these places. `build_ids` are those that the recording lists, by path; addresses without a
+    /// Files that may be at these paths. `build_ids` are those that the recording lists, by path; addresses without a
     /// mapping belong to the `named` files.
     pub fn new(places: Places, build_ids: HashMap<String, Vec<u8>>, named: Vec<NamedFile>) -> Self {
         Self {

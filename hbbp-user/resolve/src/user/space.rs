@@ -57,7 +57,7 @@ const MAPPING_SLOTS: usize = 256;
 /// Most mappings of programs and libraries are longer than this number of bytes, as a power of two.
 const MAPPING_NEAR: u32 = 18;
 
-/// A mapping as a task ran it.
+/// A mapping as a task used it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RanMapping {
     pub(super) process: ProcessIdx,
@@ -131,7 +131,7 @@ impl UserSpace {
         self.images.version_starts()
     }
 
-    /// Times at which a mapping that was hit took the place of another one.
+    /// Times at which a mapping that was hit replaced another one.
     pub(crate) fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
         self.processes.iter().zip(1..).flat_map(|(process, idx)| {
             let mappings = self.hit_mappings.of(ProcessIdx(idx));

@@ -163,7 +163,7 @@ struct Connections<'a> {
 }
 
 impl Connections<'_> {
-    /// Starts to answer a connection, in the place of the oldest one where there are too many.
+    /// Starts to answer a connection; where there are too many, it replaces the oldest one.
     async fn answer<S, A>(&mut self, accepted: io::Result<(S, A)>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -45,9 +45,9 @@ const KEPT: [Reason; 4] = [
     ),
 ];
 
-/// What stays in place of CAP_PERFMON and CAP_BPF, which it includes, where the kernel opens no events with these: that of
-/// Debian, while `kernel.perf_event_paranoid` is above 2 (Debian's patch "security,perf: Allow further restriction of
-/// perf_event_open").
+/// What stays instead of CAP_PERFMON and CAP_BPF, which it includes, where the kernel opens no events with these: that
+/// of Debian, while `kernel.perf_event_paranoid` is above 2 (Debian's patch "security,perf: Allow further restriction
+/// of perf_event_open").
 const ADMIN: Reason = (
     CapabilitySet::SYS_ADMIN,
     "CAP_SYS_ADMIN",

@@ -31,7 +31,7 @@ pub(super) fn check_tables(
     Ok(())
 }
 
-/// Refuses the page of a module of which nothing ran.
+/// Refuses the page of a module of which nothing was executed.
 fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
     /// Modules that the message names.
     const SHOWN: usize = 12;

@@ -330,7 +330,7 @@ fn scrapes_leave_nothing_behind() {
 fn scraped_daemon_grows_like_one_that_is_not() {
     let Some(_kernel) = kernel() else { return };
     let scrapes = std::env::var("HBBP_SCRAPES").map_or(SCRAPES, |n| n.parse().unwrap());
-    // What the whole system does decides what both hold: the text that ran, and the processes.
+    // What the whole system does decides what both hold: the executed text, and the processes.
     let _load = Load::syscalls();
     let made = tempfile::tempdir().unwrap();
     let daemons = ["scraped", "other"].map(|name| {

@@ -81,7 +81,7 @@ pub(super) fn blocks_of(csv: &str, lengths: &BTreeMap<u64, u64>) -> HashMap<u64,
     of
 }
 
-/// Lengths of all instructions of the program that ran.
+/// Lengths of all executed instructions of the program.
 pub(super) fn lengths(outcome: &Outcome) -> BTreeMap<u64, u64> {
     let mut lengths = BTreeMap::new();
     for block in outcome.reference().unwrap().blocks {

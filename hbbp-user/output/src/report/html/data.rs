@@ -34,7 +34,7 @@ pub(super) struct Page {
     modules: Vec<PageModule>,
     /// What changed against another profile.
     changes: Option<Changes>,
-    /// When instructions ran.
+    /// When instructions were executed.
     time: Option<Time>,
     /// The columns that follow.
     columns: Vec<Column>,
@@ -110,7 +110,7 @@ impl Table<'_> {
         forms
     }
 
-    /// The functions in the order of their addresses, and the place of each of their numbers in it.
+    /// The functions in the order of their addresses, and the position of each of their numbers in it.
     fn sorted_functions(&self) -> (Vec<FunctionKey>, Vec<u32>) {
         let mut functions: Vec<(FunctionKey, u32)> = self.functions.keys.iter().copied().zip(0..).collect();
         functions.sort_unstable();

@@ -43,7 +43,7 @@ enum Fact {
     Few,
     /// Executions that branch stacks show too often or too rarely.
     Streams,
-    /// Kernel text that is not what ran.
+    /// Kernel text that differs from the executed text.
     KernelText,
     /// Anything else.
     Other,
