@@ -107,7 +107,7 @@ fn cycles_beside(sources: &[Source], period: u64) -> anyhow::Result<Vec<Source>>
         source.request.precise = precise.min(2);
         source.request.period = Period::Fixed(period);
         settle(source).context(Advised::new(
-            "time cannot be sampled beside executions",
+            "time cannot be sampled in addition to executions",
             Advice::LeaveOutTime,
         ))
     });

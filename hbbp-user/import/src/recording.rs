@@ -241,10 +241,10 @@ impl<F: Read + Seek> Recording<F> {
 }
 
 /// Said of texts without periods.
-const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
+const UNKNOWN_PERIOD: &str = "the text does not state the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
 
 /// The note of a recording whose stacks were reweighted.
-const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed, by what their events count in the \
+const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighted, by what their events count in the \
      streams or else so that every branch has the same share in every slot; then shares of loops that are never left within a \
      stack rest on the times of kinds of instructions, fitted to the recording, or on bytes of code where its text is unknown; \
      standard errors take the weights as exact, and are too small";

@@ -22,7 +22,7 @@ WHAT is one of
 The share of the function (%) stands at each instruction. The other figures stand at the first one of each
 basic block: its executions with their standard error, the estimates of both methods where there are two,
 and the method that counts (by); `!` marks a biased LBR estimate. Arrows lead from the end of a loop to
-its start. `◄ image:` is what the static kernel image has in place of
+its start. `◄ image:` is what the static kernel image has instead of
 code that the kernel patched.";
 
 #[derive(Debug, Args)]

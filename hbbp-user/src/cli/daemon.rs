@@ -13,7 +13,7 @@ use hbbp_model::segments::plan::Limits;
 /// What becomes of the segments, in the long help.
 pub(super) const HELP: &str = "\
 The directory gets one profile for each interval. Those of an hour are merged into one when it is over, those of a day
-likewise. `report`, `annotate`, `diff`, `export` and `merge` take the directory in place of a profile, with --since and --until.
+likewise. `report`, `annotate`, `diff`, `export` and `merge` take the directory instead of a profile, with --since and --until.
 
 SIGTERM and Ctrl-C end it: the last interval is saved. SIGHUP is ignored: there is no configuration to reload.
 After an error collection is opened again. Intervals that cannot be written, as on a full disk, wait in memory.

@@ -36,7 +36,7 @@ fn preaggregated_heads_tell_no_number_that_is_unknown() {
     );
     assert!(head.contains("number of samples of cycles unknown"), "{head}");
     assert!(
-        head.contains("the text does not tell the sampling period"),
+        head.contains("the text does not state the sampling period"),
         "{head}"
     );
     for untrue in ["every 1 ", "0 kernel, 0 user", "CPU time"] {

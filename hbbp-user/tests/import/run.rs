@@ -95,7 +95,7 @@ pub(crate) fn refused(file: &Path, args: &[&str]) -> String {
         (Some(1), 1, ""),
         "{ran:?}"
     );
-    assert!(!target.exists(), "nothing may be left behind");
+    assert!(!target.exists(), "no file may be left");
     ran.err
 }
 

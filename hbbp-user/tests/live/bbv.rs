@@ -217,7 +217,7 @@ fn of_many_functions(folder: &Path, seconds: u32) -> String {
 /// Runs the program; gives what it said and the most memory that it had, in bytes.
 #[expect(
     clippy::zombie_processes,
-    reason = "it is waited for by wait4, which tells its memory"
+    reason = "it is waited for by wait4, which reports its memory"
 )]
 fn with_memory(words: &[&str]) -> (String, u64) {
     let mut child = super::program(words).stderr(Stdio::piped()).spawn().unwrap();

@@ -200,7 +200,7 @@ fn exec_starts_a_new_image_of_the_process() {
         .records
         .iter()
         .filter(|timed| matches!(&timed.record, Record::Comm { pid: who, exec: true, .. } if *who == pid));
-    assert_eq!(execs.count(), 2, "the sideband tells of both execs");
+    assert_eq!(execs.count(), 2, "the sideband reports both execs");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn two_runs_around_a_switched_key_differ_at_the_patched_sites() {
     println!("{} of {} bytes differ: {differ:x?}", differ.len(), before.len());
     assert!(
         !differ.is_empty(),
-        "the filter of the socket is hot, and the key stands in its path"
+        "the filter of the socket is hot, and the key is in its path"
     );
     let mut sites = static_branches(&first);
     if sites.is_empty() {
@@ -327,7 +327,7 @@ fn switches_that_nobody_tells_are_found_by_reading() {
             switch(on);
             let (changed, cost) = compare(&mut kernel);
             println!("{name}, on: {on}: {changed} ranges changed, {cost:?}");
-            assert!(0 < changed, "{name} stands in the path of this load");
+            assert!(0 < changed, "{name} is in the path of this load");
             costs.push(cost);
         }
     }

@@ -124,7 +124,7 @@ fn samples_that_are_not_traced_back_are_told() {
     const LARGE: usize = 200 << 10;
     let small = printed(&program::retired(), &ReportOptions::default());
     assert!(
-        small.contains("were traced back") && !small.contains("where they landed"),
+        small.contains("were traced back") && !small.contains("at their own address"),
         "{small}"
     );
     let mut snapshot = program::retired();
@@ -133,7 +133,7 @@ fn samples_that_are_not_traced_back_are_told() {
     }
     let large = printed(&snapshot, &ReportOptions::default());
     assert!(
-        large.contains("where they landed") && !large.contains("were traced back"),
+        large.contains("at their own address") && !large.contains("were traced back"),
         "{large}"
     );
 }

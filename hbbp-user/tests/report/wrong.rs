@@ -81,7 +81,7 @@ const OF_USERS: &[Case] = &[
     (
         "report retired.hbbp --values time,time-share",
         USAGE,
-        "no time was sampled beside executions",
+        "no time was sampled",
     ),
     (
         "report clock.hbbp --values time,time-share",

@@ -270,7 +270,7 @@ fn compare_errors(series: &str, recordings: &Recordings, outcome: &Outcome, stac
     let is_kernel = |address: u64| address >> 63 == 1;
     let is_behind_far = |stack: &&Vec<(u64, u64)>| matches!(stack[..], [(start, _), (_, end), ..] if is_kernel(start) != is_kernel(end));
     let far = stacks.iter().filter(is_behind_far).count() as f64 / n;
-    println!("{series}: {far} of the stacks stand right behind a far branch");
+    println!("{series}: {far} of the stacks stand right after a far branch");
     let difference = (a.lbr.unwrap() - b.lbr.unwrap()).abs();
     assert!(difference <= bound + 2.0 * far, "{difference} {bound} {far}");
 

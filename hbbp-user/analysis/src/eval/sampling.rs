@@ -55,7 +55,7 @@ pub enum Unserved {
     Other(Sampling),
     /// Stacks that no taken branch triggered are on a scale of their own, so one of the two serves alone.
     #[error(
-        "{0} serve alone, as the same event triggered both: record with taken branches beside it (-b -e br_inst_retired.near_taken)"
+        "{0} serve alone, as the same event triggered both: record taken branches as well (-b -e br_inst_retired.near_taken)"
     )]
     Alone(&'static str),
     /// Addresses at level 1 without branches that correct them.

@@ -24,7 +24,7 @@ pub enum StackEvents {
 }
 
 /// What is said where there are no events for each ring.
-const REFUSED: &str = "branch stacks of each ring cannot be sampled apart";
+const REFUSED: &str = "branch stacks of each ring cannot be sampled separately";
 
 /// These sources with two instead of each that has branch stacks: for user code, and for the kernel.
 pub(crate) fn apart(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {

@@ -15,7 +15,7 @@ pub(super) fn text(of_run: &str, classes: &[ClassEstimate], page: &mut Page<'_>)
         return Ok(());
     }
     page.heading(&format!(
-        "Classes of instructions, counted beside the samples{of_run}:"
+        "Classes of instructions, counted along with the samples{of_run}:"
     ))?;
     let titles = [
         "% of run",

@@ -189,7 +189,7 @@ fn residual_in_words(residual: &Residual) -> String {
     let untied = tied.map(|untied| {
         let sign = if untied < 0.0 { "-" } else { "+" };
         format!(
-            "; {sign}{} % before streams were tied to that",
+            "; {sign}{} % before streams were scaled to that",
             percent(untied.abs())
         )
     });

@@ -218,7 +218,7 @@ impl<'a> RunLoops<'a> {
             );
         } else if self.loops.time.is_none() {
             notes.push(format!(
-                "no cycles were sampled beside executions: {} for time and CPI",
+                "no cycles were sampled: {} for time and CPI",
                 wording(Advice::RecordTime)
             ));
         }

@@ -72,7 +72,7 @@ fn title(body: &Body, wording: Wording) -> String {
         // Where samples are those of time, the amounts say it.
         None if !asks_time || body.unit.is_samples() => String::new(),
         None => format!(
-            "; no time was sampled beside executions ({})",
+            "; no time was sampled ({})",
             wording(Advice::RecordTime)
         ),
         Some(EventUnit::Cycles) => "; time in core cycles".to_owned(),

@@ -68,7 +68,7 @@ impl RefusedIn {
     /// The function with its module, as a sentence names it.
     pub(super) fn place(&self) -> String {
         match (self.module.as_str(), self.function.as_str()) {
-            ("", _) => "places that are not known".to_owned(),
+            ("", _) => "unknown locations".to_owned(),
             (module, "") => module.to_owned(),
             (module, function) => format!("{function} ({module})"),
         }
@@ -148,7 +148,7 @@ mod tests {
             places(37),
             [
                 ("second (/bin/two)".to_owned(), user, 27),
-                ("places that are not known".to_owned(), None, 5),
+                ("unknown locations".to_owned(), None, 5),
                 ("first (/bin/two)".to_owned(), user, 3),
                 ("?".to_owned(), kernel, 2),
             ]

@@ -110,7 +110,7 @@ mod tests {
             broken[layout.len_at + 1] = 6;
             assert!(
                 AltLayout::of(TABLE, &broken, &REPLACEMENTS).is_none(),
-                "longer than its place"
+                "longer than its site"
             );
             assert!(AltLayout::of(TABLE, &bytes[1..], &REPLACEMENTS).is_none());
         }

@@ -139,7 +139,7 @@ mod tests {
         let stat = fs::fstat(&file).unwrap();
         let generation = read_generation(&file);
         if generation == 0 {
-            println!("skipped: this file system tells no generation");
+            println!("skipped: this file system reports no generation");
             return;
         }
         let FileIdentity::Inode {

@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(counters.get(Counter::IntervalsRefused), 2);
         let notes = || match received.recv().unwrap() {
             Work::Keep(snapshot) => snapshot.run.notes,
-            Work::Profile(_) => panic!("nobody asked for a profile"),
+            Work::Profile(_) => panic!("no profile was requested"),
         };
         assert!(notes().is_empty());
         assert!(delivery.deliver(interval()).is_continue());

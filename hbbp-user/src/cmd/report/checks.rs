@@ -84,7 +84,7 @@ fn check_time(query: &Query, mix: &Mix) -> anyhow::Result<()> {
         )
     } else {
         Advised::new(
-            format!("{names}: no time was sampled beside executions"),
+            format!("{names}: no time was sampled"),
             Advice::RecordTime,
         )
     };
