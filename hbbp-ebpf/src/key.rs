@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_keeps_event_and_exactness_apart() {
+    fn tag_separates_event_and_exactness() {
         let exact = EventTag::new(3, 0x246 | EFLAGS_EXACT);
         let inexact = EventTag::new(3, 0x246);
         assert_eq!((exact.event(), exact.exact()), (3, true));

@@ -1,4 +1,4 @@
-//! Branch stacks on their way to user space: cached ones, which come again and again, and all others.
+//! Branch stacks in transit to user space: cached ones, which recur, and all others.
 //!
 //! A loop without choices makes stacks that are equal. One that was seen twice is cached ([`CachedStack`]) and costs a
 //! comparison for each address from then on. All other stacks go, as they are, into a ring of the CPU ([`Stack`]), and user
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_may_have_the_fingerprint_of_a_free_place() {
+    fn stack_with_the_fingerprint_of_a_free_slot() {
         let mut place = CachedStack::default();
         assert!(!place.is_used());
         place.hits = 1;

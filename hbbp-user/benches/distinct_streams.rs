@@ -27,7 +27,7 @@ use shapes::distinct_streams;
 /// Streams in thousands.
 const SIZES: [u32; 4] = [625, 1_250, 2_500, 10_000];
 
-/// How often the memory of a program is looked at: its peak is kept by the kernel, so only the end can be missed.
+/// How often the memory of a program is read: the kernel records its peak, so only the end can be missed.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// Seconds that a command took, and its peak of resident memory in MB.

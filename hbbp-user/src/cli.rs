@@ -304,8 +304,9 @@ mod tests {
         assert!(job(&["--duration", "10", "report", "x"]).is_err());
     }
 
+    /// Processes that have ended stay separate where profiles hold many.
     #[test]
-    fn processes_that_have_ended_are_kept_apart_where_profiles_hold_many() {
+    fn ended_processes_are_separate_in_large_profiles() {
         let ended = |args: &[&str]| match job(args) {
             Ok(Job::Direct(options, ..) | Job::Record(options, _)) => options.ended,
             Ok(Job::Daemon(options)) => options.record.ended,

@@ -2,10 +2,10 @@
 //! worse.
 //!
 //! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User
-//! code of stacks that are copied is held to a tenth above what was recorded; that of cached ones to a half, as below.
-//! With the kernel's instructions it is a quarter: what the kernel does with freed pages falls into one run or another,
-//! and two builds whose user code differed by 1 % had 1760 and 1957 instructions of it for a stack; a process 19,688
-//! and 17,823 in all. The program alone may differ by a twentieth, as nothing else is in its figure.
+//! code of copied stacks may be a tenth above the recorded figure; that of cached ones a half, as below. With the
+//! kernel's instructions it is a quarter: what the kernel does with freed pages falls into one run or another, and two
+//! builds whose user code differed by 1 % had 1760 and 1957 instructions of it for a stack; a process 19,688 and 17,823
+//! in all. The program alone may differ by a twentieth, as nothing else is in its figure.
 
 use std::fs;
 
@@ -154,9 +154,9 @@ pub fn programs(kernel: &Kernel, hardware_profile: &str) -> Result<Vec<Guard>> {
         .collect()
 }
 
-/// What a daemon and the kernel for it take for a process of a storm: the least of as many runs as [`SEEDS`], or the first that is kept. The
-/// guest's idle time goes by the clock of the host, so that one drain more falls into the storm at times: 26,471 instructions for a process,
-/// and 18,020 of the same build.
+/// The cost of a process of a storm, by a daemon and the kernel for it: the least of [`SEEDS`] runs, or the first
+/// within the bound. The guest's idle time goes by the clock of the host, so that one drain more falls into the storm
+/// at times: 26,471 instructions for a process, and 18,020 of the same build.
 ///
 /// # Errors
 /// As [`stacks`].
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_held_against_the_recorded_one() {
+    fn figure_is_compared_with_the_recorded_one() {
         let recorded = Guard::new("process".to_owned(), 1.0, 1.25).unwrap().recorded;
         let of = |ratio: f64| Guard::new("process".to_owned(), ratio * recorded, 1.25).unwrap();
         assert!(!of(1.2).is_exceeded() && of(1.3).is_exceeded());

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_that_ran_most_is_found() {
+    fn most_frequently_started_program_is_found() {
         let of = |kind, id, time, n| {
             format!(
                 "pos:\t0\nflags:\t02\nprog_type:\t{kind}\nprog_tag:\t00ff\nprog_id:\t{id}\nrun_time_ns:\t{time}\nrun_cnt:\t{n}\n"

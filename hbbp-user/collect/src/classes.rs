@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_count_beside_every_set() {
+    fn instructions_count_with_every_set() {
         let events = events(&[Class::Instructions, Class::Loads, Class::Stores, Class::Calls]);
         assert_eq!(sets(&events, 8), [[0, 1, 2, 3, 4, 5, 6, 7]]);
         assert_eq!(sets(&events, 5), [[0, 1, 2, 3, 4], [0, 1, 5, 6, 7]]);

@@ -100,7 +100,7 @@ mod tests {
     use hbbp_ebpf::stack::CachedStacks;
 
     #[test]
-    fn places_follow_the_cpus_that_are_online() {
+    fn slots_follow_the_online_cpus() {
         let places = [(4, 4), (4, 6), (4, 8192), (64, 256), (256, 256), (1, 1)];
         let places = places.map(|(n_online, possible)| places_for(n_online, possible));
         assert_eq!(places, [4, 6, 12, 128, 256, 1]);

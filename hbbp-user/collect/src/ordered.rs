@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_code_is_told_apart_by_interval_and_user_code_is_not() {
+    fn only_kernel_code_is_separated_by_interval() {
         const KERNEL: u64 = 0xffff_ffff_8100_0000;
         let entry = |address, source, interval, hits| {
             let key = CountKey {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_stand_together() {
+    fn neighbours_are_adjacent() {
         let entry = |tgid, address| {
             let key = CountKey {
                 address,

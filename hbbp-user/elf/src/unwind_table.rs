@@ -146,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn entries_are_as_many_as_there_are() {
+    fn number_of_entries_is_that_of_the_table() {
         let mut table = vec![1, 0x1b, 0x03, 0x3b, 9, 9, 9, 9, 2, 0, 0, 0];
         for start in [-0x1000_i32, 0x20] {
             table.extend(start.to_le_bytes());

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_goes_back_to_the_instruction_that_ran_before_it() {
+    fn address_goes_back_to_the_previous_instruction() {
         let mut ips = EventingIps::default();
         let newest = Some((0x9000, 0x1000));
         assert_eq!(find(&mut ips, 0x1000, newest), Some(0x9000), "the branch itself");
@@ -146,7 +146,7 @@ mod tests {
 
     /// An address that the branch does not lead to is kept and counted.
     #[test]
-    fn address_without_a_branch_to_it_is_kept_and_counted() {
+    fn address_without_a_branch_to_it_is_counted() {
         let mut ips = EventingIps::default();
         let newest = Some((0x9000, 0x1000));
         // No branch, within an instruction, before the target, too far, no text.

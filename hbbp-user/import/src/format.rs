@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_start() {
+    fn formats_are_recognized_by_their_start() {
         assert_eq!(format_of(b"PERFILE2\x10\0\0\0"), Some(Format::PerfData));
         assert_eq!(format_of(b"PERFFILE"), Some(Format::PerfData));
         assert_eq!(format_of(b"B 1 2 3 0\n"), Some(Format::Preaggregated));

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_stand_behind_what_is_recorded_before_them() {
+    fn ids_follow_the_fields_before_them() {
         let of = |fields| id_in_sample(&attr(fields, 0));
         assert_eq!(
             of(sample_type::IP | sample_type::TIME | sample_type::ID),

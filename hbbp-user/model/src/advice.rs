@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_found_behind_and_before_other_errors() {
+    fn advice_is_found_after_and_before_other_errors() {
         let error = anyhow::Error::from(Advised::new("no room", Advice::LargerMaps));
         let error = error.context("failed to measure");
         assert_eq!(in_error(&error), Some(Advice::LargerMaps));

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_by_what_instructions_do() {
+    fn kinds_follow_the_effect_of_instructions() {
         let cases: [(&[u8], usize); 16] = [
             (&[0x01, 0xd0], kind::PLAIN),                       // add eax, edx
             (&[0x8d, 0x04, 0x0a], kind::PLAIN),                 // lea eax, [rdx+rcx]

@@ -36,7 +36,7 @@ impl Resolver {
             // What changed since the last look did so at the end of the drain.
             self.user.reread(self.intervals.next(), &mut self.losses);
         }
-        // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
+        // Counting continues during a drain, so an image that ends within it may still have samples in the next.
         self.user.end_drain(start, &mut self.losses);
         self.kernel.forget_before(start);
         self.fold_intervals();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn sudo_gives_no_shell_by_way_of_the_pager() {
+    fn sudo_gives_no_shell_through_the_pager() {
         for named in [None, Some("less"), Some("more"), Some("sh -c id")] {
             assert_eq!(program(named, true).as_deref(), Some("less"), "{named:?}");
         }

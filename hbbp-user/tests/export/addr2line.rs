@@ -1,4 +1,4 @@
-//! Lines of sample profiles held against those of addr2line.
+//! Lines of sample profiles compared with those of addr2line.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -130,7 +130,7 @@ fn the_same_counts_in_any_format_are_the_same_reference() {
 }
 
 #[test]
-fn standard_errors_are_held_against_the_reference() {
+fn standard_errors_are_compared_with_the_reference() {
     let folder = Folder::new();
     let (profile, program) = profile(&folder);
     let calibration =
@@ -234,7 +234,7 @@ fn methods(profile: &str, reference: &Path) -> Vec<(String, Result<f64, String>)
 
 /// Exact counts of each process are not those of processes that are counted together.
 #[test]
-fn joined_processes_are_refused_with_what_keeps_them_apart() {
+fn joined_processes_are_refused_with_an_advice() {
     let folder = Folder::new();
     let (target, _) = self::profile(&folder);
     let reference = folder.write("reference", Reference::default().to_bytes());

@@ -298,7 +298,7 @@ fn daemon_with_hostile_files_keeps_its_intervals() {
 }
 
 #[test]
-fn watch_beside_hostile_files_has_all_its_intervals() {
+fn watch_with_hostile_files_has_all_its_intervals() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let programs = hostile(folder.path());

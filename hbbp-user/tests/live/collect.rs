@@ -116,7 +116,7 @@ fn kernel_samples_can_be_split_by_process() {
 }
 
 #[test]
-fn call_chains_weigh_as_much_as_their_samples() {
+fn call_chains_have_the_weight_of_their_samples() {
     let Some(_kernel) = kernel() else { return };
     let _loads = [Load::spin(), Load::syscalls()];
     let mut with_callers = plan(Scope::System);

@@ -111,7 +111,7 @@ fn reported(kind: &str, way: &str) -> Reported {
 }
 
 #[test]
-fn a_file_that_is_overwritten_is_reported_as_it_ran() {
+fn overwritten_file_is_reported_as_executed() {
     let Some(_kernel) = kernel() else { return };
     let ways = [
         ("elf", "written"),

@@ -147,7 +147,7 @@ fn warned(report: &Value, sentence: &str) -> bool {
 }
 
 #[test]
-fn a_program_that_patches_its_text_is_reported_as_it_ran() {
+fn program_that_patches_its_text_is_reported_as_executed() {
     let Some(_kernel) = kernel() else { return };
     for (main, phases) in [
         (PATCHER, ("0", "3")),
@@ -219,7 +219,7 @@ fn bytes_at(snapshot: &Snapshot, suffix: &str, at: u64) -> Vec<u8> {
 /// Figures show the breakpoint, which is executed there. The instruction that it replaces is executed in a page of the
 /// kernel, `[uprobes]`, which cannot be read (VM_IO): its samples have no text, and are counted as such.
 #[test]
-fn a_uprobe_is_shown_where_it_stands() {
+fn uprobe_is_shown_at_its_address() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = compile(folder.path(), "probed", PROBED);

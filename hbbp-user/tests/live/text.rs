@@ -274,7 +274,7 @@ fn switches<'a>(tracing: Option<&'a Tracing>, snapshot: &Snapshot) -> Vec<(Strin
 
 /// No kcore, and no record of a patch is taken over: what a drain then finds, and what that costs it.
 #[test]
-fn switches_that_nobody_tells_are_found_by_reading() {
+fn unreported_switches_are_found_by_reading() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let off = BpfStats::set("0");

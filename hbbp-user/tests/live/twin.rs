@@ -187,7 +187,7 @@ fn a_twin_in_layers_of_its_own_is_itself_alone() {
 }
 
 #[test]
-fn a_file_that_takes_the_place_of_another_is_itself_alone() {
+fn file_that_replaces_another_is_itself_alone() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (real, twin) = twins(folder.path());

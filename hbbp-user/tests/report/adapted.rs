@@ -106,7 +106,7 @@ fn assert_sums_close(report: &Value) {
 }
 
 #[test]
-fn executions_are_within_a_percent_of_what_ran() {
+fn executions_are_within_a_percent_of_the_truth() {
     let report = report(&program::retired());
     assert_eq!(report["events"][0]["unit"], "instructions");
     let (kernel, all) = exact();

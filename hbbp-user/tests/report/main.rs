@@ -120,7 +120,7 @@ fn clock_samples_are_not_called_executions() {
 
 /// A text that is larger than what a model is fitted to leaves nothing to trace samples back by, and the report says so.
 #[test]
-fn samples_that_are_not_traced_back_are_told() {
+fn samples_that_are_not_traced_back_are_reported() {
     const LARGE: usize = 200 << 10;
     let small = printed(&program::retired(), &ReportOptions::default());
     assert!(

@@ -57,7 +57,7 @@ fn screen_without_samples_says_so() {
 
 /// A requested table is printed alone; the most important warning goes to standard error.
 #[test]
-fn tables_stand_alone() {
+fn tables_are_printed_alone() {
     let folder = folder();
     for options in [
         &["--by", "function"][..],

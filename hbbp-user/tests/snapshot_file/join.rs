@@ -157,7 +157,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn joined_images_ran_what_each_of_them_ran(snapshot in snapshots(), most in 1usize..40) {
+    fn joined_images_executed_what_each_of_them_did(snapshot in snapshots(), most in 1usize..40) {
         let mut joined = snapshot.clone();
         joined.join_images(most);
         prop_assert_eq!(ran(&joined), ran(&snapshot));

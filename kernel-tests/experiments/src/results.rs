@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_made_is_told_at_once() {
+    fn file_that_cannot_be_made_is_reported_at_once() {
         let options = Options {
             json: false,
             write: Some("/nowhere/results.json".into()),

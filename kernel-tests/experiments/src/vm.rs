@@ -65,7 +65,7 @@ pub(crate) struct Args {
 enum Task {
     /// Print the errors of the estimates by workload, hardware profile and kernel, as in Figure 2 of the paper.
     Accuracy(accuracy::Args),
-    /// Print the errors of kept profiles without their branch stacks, and hold the means against bounds.
+    /// Print the errors of kept profiles without their branch stacks, and compare the means with bounds.
     WithoutStacks(without_stacks::Args),
     /// Print the errors of what is imported of perf's recordings, whose stacks any event may have triggered.
     Recordings(recordings::Args),

@@ -46,8 +46,7 @@ const WITHIN: std::ops::RangeInclusive<f64> = 90.0..=99.0;
 
 /// Evaluates and prints, profile by profile.
 ///
-/// # Errors
-/// When there is no profile, one cannot be read, or a bound is not kept.
+/// # Errors When there is no profile, one cannot be read, or a bound is exceeded.
 pub(crate) fn without_stacks(args: &Args) -> Result<()> {
     let mut results = Results::begin(&args.results)?;
     let program = artifacts::hbbp_sys()?;

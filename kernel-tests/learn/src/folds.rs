@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_are_as_many_as_serve_other_workloads() {
+    fn number_of_leaves_suits_other_workloads() {
         // All workloads agree: a cut at 18.
         let alike: Vec<Pair> = (0..6)
             .flat_map(|workload| (1..40).map(move |length| pair(workload, length, 18)))

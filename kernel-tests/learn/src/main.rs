@@ -54,7 +54,7 @@ struct Args {
     program: Option<PathBuf>,
 }
 
-/// The weightings of streams for which a rule is learnt, each with the named rule that it is held against.
+/// The weightings of streams for which a rule is learnt, each with the named rule that it is compared with.
 const STREAMS: [(&str, &str); 2] = [("recorded", "paper"), ("balanced", "balanced")];
 
 /// What was learnt with a weighting of streams.

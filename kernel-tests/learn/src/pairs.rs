@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_a_tree_cannot_tell_apart_are_one_pair() {
+    fn blocks_that_a_tree_cannot_distinguish_are_one_pair() {
         let text = format!("{TITLES}\n{LINES}user,a,f,0x5,1000,900,980,980,10,0\n");
         let found = read(&text, Weighing::Worth).unwrap();
         let of: Vec<_> = found

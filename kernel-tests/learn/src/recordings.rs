@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_directories_say_machine_and_workload() {
+    fn saved_directories_say_machine_and_workload() {
         assert_eq!(divided("6.12-ivb-imprecise-gcc"), ("6.12-ivb-imprecise", "gcc"));
         assert_eq!(divided("6.1-ivb-long-blocks"), ("6.1-ivb", "long-blocks"));
         assert_eq!(divided("my-server"), ("", "my-server"));

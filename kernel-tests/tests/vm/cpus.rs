@@ -83,7 +83,7 @@ fn measured_share(report: &Value) -> f64 {
 /// A CPU that was offline at the start has a ring of branch stacks when it comes, and what runs there is counted.
 #[test]
 #[ignore = "runs in --all"]
-fn cpu_that_comes_late_has_a_place_for_its_stacks() {
+fn cpu_that_comes_late_has_a_slot_for_its_stacks() {
     const SCRIPT: &str = "set -e
 hbbp-sys record --all --period 100003 --branch-period 10007 -o /tmp/profile -- busybox sh -c '
   busybox taskset 1 heapsort 200000

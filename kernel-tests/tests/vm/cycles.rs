@@ -30,7 +30,7 @@ taken_cycles = 7
 /// Cycles between two samples.
 const PERIOD: u64 = 100_003;
 
-/// The same where overflows are counted alone: the exact counts are held to a ten-thousandth.
+/// The same where overflows are counted alone: the exact counts agree to a ten-thousandth.
 const SHORT: u64 = 10_007;
 
 fn recorded(hardware_profile: &str, command: &str) -> Option<Outcome> {

@@ -1,4 +1,5 @@
-//! Samples are expected where they land, and flow takes chance out of the counts: each is held against an estimate without it.
+//! Samples are expected where they land, and flow takes chance out of the counts: each is compared with an estimate
+//! without it.
 
 use kernel_tests::accuracy::{Measured, Setup, measure};
 use kernel_tests::kernel::Kernel;

@@ -196,7 +196,7 @@ fn loops_of_a_module_have_their_trips_and_cycles() {
 /// it is decides by how much, so that each build has other figures: three of the stated errors are allowed.
 #[test]
 #[ignore = "runs in --all"]
-fn loops_are_told_as_well_as_branches_that_stick_allow() {
+fn loops_are_as_exact_as_sticking_branches_allow() {
     for series in support::SERIES {
         for place in ["user", "kernel"] {
             check(&figures(series, "ivb", place), |it| {

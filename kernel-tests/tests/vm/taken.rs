@@ -24,7 +24,7 @@ hbbp-sys report --format json --top 1 /tmp/segments";
 /// A measurement that finds no counter ends and says why; one that has its counters keeps them.
 #[test]
 #[ignore = "runs in --all"]
-fn counters_that_others_hold_are_named_and_own_ones_are_kept() {
+fn counters_of_others_are_named_and_own_ones_stay() {
     let Some(mut machine) = support::machine("6.12") else {
         return;
     };

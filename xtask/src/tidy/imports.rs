@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_goes_one_way() {
+    fn imports_go_in_one_direction() {
         check(
             "hbbp-user/analysis/src/mix/mod.rs",
             "use crate::{time::Time, mix::{self, Mix}};\nuse hbbp_estimate::Rule;",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_module_needs_a_place() {
+    fn new_module_needs_a_position() {
         check(
             "hbbp-user/model/src/misc.rs",
             "",

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_keep_their_place() {
+    fn blanks_keep_their_column() {
         assert_eq!(code("a // b\n\"é\" c"), "a     \n\"\"\" c");
     }
 

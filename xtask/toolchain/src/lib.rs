@@ -191,8 +191,9 @@ mod tests {
         assert!(number("nonsense") < number("0.13.0"));
     }
 
+    /// Objects of another build are the named ones, else those of the release.
     #[test]
-    fn objects_of_another_build_are_those_named_else_those_of_the_release() {
+    fn objects_of_another_build_are_named_or_of_the_release() {
         let package = tempfile::tempdir().unwrap();
         let find = |named: &str| objects_built_elsewhere(Some(named.into()), package.path());
         assert_eq!(find(""), Ok(None), "git holds none");

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arms_of_a_branch_dominate_nothing_behind_it() {
+    fn arms_of_a_branch_dominate_nothing_after_it() {
         let graph = Digraph::new(5, &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]);
         let dominators = Dominators::new(&graph, &[0]);
         let of_4: Vec<usize> = (0..5).filter(|by| dominators.dominates(*by, 4)).collect();

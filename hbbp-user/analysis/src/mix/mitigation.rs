@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_in_place_are_known_by_what_they_do() {
+    fn inline_instructions_are_known_by_their_effect() {
         // lfence; verw [rip]; nop
         let bytes = [0x0f, 0xae, 0xe8, 0x0f, 0x00, 0x2d, 0, 0, 0, 0, 0x90];
         assert_eq!(names("f", &bytes, &[]), [LFENCE, VERW, NONE]);

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_far_from_all_others_have_no_place() {
+    fn functions_far_from_all_others_are_dropped() {
         let far = 1 << 40;
         let own = [far, far + 0x10, far + 0xffff_0000];
         let starts = [1, own[0], own[1], own[2], u64::MAX - 0x100];

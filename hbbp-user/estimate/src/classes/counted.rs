@@ -293,8 +293,9 @@ mod tests {
         );
     }
 
+    /// Without instructions the measure is time, and few turns leave the error unknown.
     #[test]
-    fn without_instructions_time_serves_and_few_turns_leave_the_error_unknown() {
+    fn time_without_instructions_and_error_of_few_turns() {
         let mut loads = count(InstructionClass::Loads, Ring::User, 150, 0);
         loads.turns.n = 3;
         let found = of(&run(vec![loads], 4_400));

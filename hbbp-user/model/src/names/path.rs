@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_name_are_told_apart() {
+    fn files_of_one_name_are_distinguished() {
         let paths = [
             "/opt/tools/1.94/lib/libx.so",
             "/opt/tools/1.95/lib/libx.so",

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_is_taken_apart_and_a_cut_one_refused() {
+    fn description_is_parsed_and_a_truncated_one_refused() {
         let layout = ModuleLayout {
             size: 80,
             name: 4,

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_loss_is_told_in_the_singular() {
+    fn one_of_a_loss_is_reported_in_the_singular() {
         assert_eq!(
             Loss::FileMissing.counted(1, "1", plain),
             "1 mapped file not found"

@@ -107,7 +107,7 @@ impl Means {
         Self(sums)
     }
 
-    /// One where the event has no stream: nothing is held against it then.
+    /// One where the event has no stream: then nothing is compared.
     fn of(&self, event: EventIdx) -> f64 {
         let sum = self.0.get(&event).copied().unwrap_or_default();
         sum.each().unwrap_or(1.0)

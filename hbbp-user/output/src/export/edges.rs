@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn source_whose_ranges_weigh_nothing_keeps_its_branches() {
+    fn source_with_weightless_ranges_keeps_its_branches() {
         let mut edges = [edge(0x18, 0x10, 3.0)];
         let start = Start {
             executions: 3.0,

@@ -108,7 +108,7 @@ mod tests {
     use hbbp_model::snapshot::InstructionClass;
 
     #[test]
-    fn a_class_stands_beside_its_count() {
+    fn class_is_shown_with_its_count() {
         let figure = |value, std_error| Figure { value, std_error };
         let classes = [
             ClassEstimate {

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trip_counts_without_a_known_digit_are_not_told() {
+    fn trip_counts_without_a_known_digit_are_omitted() {
         let trips = |value, std_error| trips(Figure { value, std_error });
         assert_eq!(trips(3.25, 0.017).as_deref(), Some("3.25 ±0.02"));
         assert_eq!(trips(10_123.44, 48.65).as_deref(), Some("10123 ±49"));

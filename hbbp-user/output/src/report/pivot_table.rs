@@ -71,10 +71,7 @@ fn title(body: &Body, wording: Wording) -> String {
     let time = match body.time_unit {
         // Where samples are those of time, the amounts say it.
         None if !asks_time || body.unit.is_samples() => String::new(),
-        None => format!(
-            "; no time was sampled ({})",
-            wording(Advice::RecordTime)
-        ),
+        None => format!("; no time was sampled ({})", wording(Advice::RecordTime)),
         Some(EventUnit::Cycles) => "; time in core cycles".to_owned(),
         Some(_) => "; time in ns of a clock, CPI in ns for each instruction".to_owned(),
     };

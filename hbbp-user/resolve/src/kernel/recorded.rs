@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_do_not_serve_are_named() {
+    fn unusable_paths_are_named() {
         let missing = PathBuf::from("/nowhere");
         for place in [KernelPlace::Kcore(missing.clone()), KernelPlace::Vmlinux(missing)] {
             let error = open_recorded_kernel(&place, &records(), &[]).unwrap_err();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_functions_tell_how_far_their_sections_were_moved() {
+    fn kernel_functions_give_the_offset_of_their_sections() {
         let symbols = vec![
             symbol(0x1100, "a"),
             symbol(0x1200, "same"),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_held_once_and_bounded() {
+    fn paths_are_stored_once_and_bounded() {
         let mut cgroups = Cgroups::default();
         let long = "x".repeat(4096);
         let held: Vec<_> = (0..MAX_BYTES / 4096 + 1)

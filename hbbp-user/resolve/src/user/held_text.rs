@@ -13,8 +13,8 @@ use hbbp_model::snapshot::budget::MAX_TEXT;
 use hbbp_model::snapshot::{Loss, Losses};
 
 impl ImageSet {
-    /// Bounds the text that is held while a run goes on: [`MAX_TEXT`] bytes of files, and as many of what was written at run
-    /// time. Of that, ranges that changed make room first; then no more is taken.
+    /// Bounds the text in memory during a run: [`MAX_TEXT`] bytes of files, and the same of text written at run time.
+    /// Of the latter, changed ranges are evicted first; then new text is refused.
     pub(super) fn bound_text(&mut self, losses: &mut Losses) {
         if MAX_TEXT < self.held_text(true) {
             let images = self.images.iter_mut().flatten();

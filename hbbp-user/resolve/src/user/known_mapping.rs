@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_text_at_its_place_is_mapped_again() {
+    fn only_the_same_text_at_its_address_is_mapped_again() {
         let mut index = ProcessIndex::default();
         index.scanned(&scanned(vec![map(0x10_0000, 0x3000, "/bin/sh")]), 0);
         let records = [

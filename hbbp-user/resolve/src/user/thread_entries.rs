@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_entries_beside_their_process() {
+    fn threads_are_entries_next_to_their_process() {
         let (mut space, image) = space();
         let entries = [7, 8, 9, 8, 7].map(|tid| space.thread(image, tid));
         assert_eq!(entries.map(|entry| entry.0), [2, 3, 4, 3, 2]);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn collection_ends_when_nobody_takes_its_intervals() {
+    fn collection_ends_when_its_receiver_is_gone() {
         let counters = Counters::default();
         let open = || -> anyhow::Result<Planned> { panic!("opened again") };
         let pause = |_| panic!("paused");

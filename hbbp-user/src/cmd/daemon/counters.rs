@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_and_several_are_told_apart() {
+    fn singular_and_plural_differ() {
         let counters = Counters::default();
         counters.add(Counter::IntervalsRefused, 1);
         counters.add(Counter::Restarts, 2);

@@ -66,8 +66,9 @@ mod tests {
 
     use super::*;
 
+    /// Lost intervals are reported in the next one, and the end of the keeper ends the thread.
     #[test]
-    fn lost_intervals_are_told_in_the_next_one_and_the_end_of_the_keeper_ends_it() {
+    fn lost_intervals_are_reported_in_the_next_one() {
         let counters = Counters::default();
         let (work, received) = sync_channel(1);
         let mut delivery = Delivery {

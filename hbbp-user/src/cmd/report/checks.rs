@@ -83,10 +83,7 @@ fn check_time(query: &Query, mix: &Mix) -> anyhow::Result<()> {
             Advice::RecordExecutions,
         )
     } else {
-        Advised::new(
-            format!("{names}: no time was sampled"),
-            Advice::RecordTime,
-        )
+        Advised::new(format!("{names}: no time was sampled"), Advice::RecordTime)
     };
     Err(WrongUse(error.in_words(words)).into())
 }

@@ -292,7 +292,7 @@ fn held(pid: u32) -> (u64, usize) {
 }
 
 #[test]
-fn scrapes_leave_nothing_behind() {
+fn scrapes_leave_no_memory() {
     let Some(_kernel) = kernel() else { return };
     let scrapes = std::env::var("HBBP_SCRAPES").map_or(SCRAPES, |n| n.parse().unwrap());
     let made = tempfile::tempdir().unwrap();

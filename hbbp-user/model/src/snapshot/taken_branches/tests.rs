@@ -73,7 +73,7 @@ fn weights(streams: Vec<StreamCount>, branches: Vec<BranchCount>) -> Vec<(u64, u
 }
 
 #[test]
-fn branches_weigh_what_their_streams_do() {
+fn branches_have_the_weight_of_their_streams() {
     let weighing = |stream: StreamCount, each: f64| StreamCount {
         weight: stream.hits as f64 * each,
         ..stream
@@ -102,7 +102,7 @@ fn branches_weigh_what_their_streams_do() {
 }
 
 #[test]
-fn what_was_counted_apart_stays_as_it_is() {
+fn separate_counts_are_unchanged() {
     let branch = BranchCount {
         to: Va(0x1000),
         ..oldest(1, 0x1010, 5)
@@ -192,7 +192,7 @@ proptest! {
 
     /// The same as a table that is kept while counting: all ends and oldest slots, less what is known by its target.
     #[test]
-    fn streams_tell_what_a_table_of_branches_would(
+    fn streams_give_the_table_of_branches(
         streams in prop::collection::vec((0u64..2, 0u64..5, 0u64..5, 0u64..5, 0u64..9), 0..30),
         slots in prop::collection::vec((0u64..2, 0u64..5, 1u64..9), 0..10),
     ) {

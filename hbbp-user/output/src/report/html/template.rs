@@ -85,7 +85,7 @@ mod tests {
     use hbbp_model::snapshot::{Module, ModuleKind, Symbol};
 
     #[test]
-    fn marks_stand_for_numbers_and_functions() {
+    fn marks_replace_numbers_and_functions() {
         let module = Module {
             name: "a".to_owned(),
             kind: ModuleKind::Elf64,
