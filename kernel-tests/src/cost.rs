@@ -3,8 +3,8 @@
 //! One guest runs a workload repeatedly, once for each tool and period, each run in its own span. Guest time is a
 //! function of the instructions. The emulated PMU counts all instructions of a span, including interrupts and eBPF
 //! programs, and the driver counts the stacks. Both tools make a complete recording: they start, sample, drain, and
-//! save a file. The cost of one stack is the slope of instructions over stacks, which excludes the workload and the
-//! start and end of the tool, except for what grows with the number of stacks.
+//! save a file. The cost of one stack is the slope of instructions over stacks. It excludes the workload and the start
+//! and end of the tool, except for parts that grow with the number of stacks.
 //!
 //! The slope includes the loop in which the emulated PMU delivers its records, as the interrupt handler of a real PMU
 //! would. That part is measured with a program that returns at once ([`Tool::Returning`]), and is reported with the

@@ -5,8 +5,8 @@
 //! count in turn. This program rotates them, not the kernel. The kernel's own multiplexing would work too, since
 //! sampling events are pinned and it rotates only others; but it interrupts every CPU each few ms, idle ones included,
 //! and does not report what a ring retired meanwhile. Here each set holds the retired instructions of both rings as
-//! well, so that a part of the run is extrapolated by instructions rather than by time, and the variance between turns
-//! is known.
+//! well. So a part of the run is extrapolated by instructions rather than by time, and the variance between turns is
+//! known.
 //!
 //! Sampling events never lose a counter to a class: they are pinned, so that the kernel gives them counters first; a set is a
 //! group that is not, and counts only with all its events at once. How large a set may be is tried out before the start on

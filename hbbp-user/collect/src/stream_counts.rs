@@ -39,8 +39,8 @@ impl StackOwner {
         CountKey { event, ..key }
     }
 
-    /// A stream is of the interval if its start or the branch that led there is kernel code, so that both sides of a branch in
-    /// the kernel are counted in one interval.
+    /// A stream is of the interval if its start or the branch that led there is kernel code. So both sides of a branch
+    /// in the kernel are counted in one interval.
     const fn stream(self, stream: Stream) -> CountKey {
         let Stream { from, start, end } = stream;
         let context = self.context();

@@ -1,7 +1,7 @@
 //! Addresses for files that a text names by their build ids, with addresses as the files state them.
 //!
 //! Counts hold addresses as executed. Such a text has none, so each file gets a range of its own, above all addresses
-//! that a program can have, and addresses without a build id stay as they are.
+//! that a program can have. Addresses without a build id stay as they are.
 
 use super::entry_text::TextAddress;
 use hbbp_model::addr::Va;

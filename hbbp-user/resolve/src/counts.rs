@@ -148,8 +148,8 @@ impl Resolver {
         (self.user.thread(process, tid), interval)
     }
 
-    /// The text of a process of a recording at `time`, from `at` to the end of what was read around it, and the size in
-    /// bits to decode it with.
+    /// The text of a process of a recording at `time`, from `at` to the end of what was read around it. The size in
+    /// bits is for its decoder.
     pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va) -> Option<(u32, &[u8])> {
         match at.ring() {
             Ring::Kernel => Some((64, self.kernel.text_from(at, time, &mut self.losses)?)),

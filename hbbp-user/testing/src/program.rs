@@ -6,8 +6,8 @@
 //! | `count_up`    | `/bin/sum` | ADDSS, ADDPS, LOCK XADD, RET                        | 30           |
 //! | `vector_copy` | `/bin/sum` | VMOVUPS load, VMOVUPS store, RET                    | 10           |
 //!
-//! Every instruction of a block has the same hits, so that the mix is the same whether a sample counts for its own
-//! instruction or for its block in equal parts.
+//! Every instruction of a block has the same hits, so the mix does not depend on whether a sample counts for its
+//! instruction or for its block.
 
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::Counter;

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: what hbbp-sys costs on this machine.
 //!
-//! It measures the instructions of stacks and processes, reports of hostile profiles of rising size and of very many streams, a run
-//! of ten seconds under load, and the time of reports and exports.
+//! It measures the instructions of stacks and processes, reports of hostile profiles of rising size, and of very many
+//! streams. Then come a run of ten seconds under load, and the time of reports and exports.
 //!
 //! All but the first are times, which depend on what else the machine does: they are printed and not asserted.
 

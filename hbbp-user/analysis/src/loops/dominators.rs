@@ -169,8 +169,8 @@ impl Forest {
 
 /// When a walk of the dominator tree enters and leaves each node.
 fn spans(order: &Search, idoms: &[usize], n_nodes: usize) -> Vec<Option<(usize, usize)>> {
-    // A dominator has a smaller number than what it dominates, so sizes add up from the last number to the first, and
-    // positions are given from the first to the last.
+    // A dominator has a smaller number than what it dominates, so sizes add up from the last number to the first.
+    // Positions are given from the first to the last.
     let n = idoms.len();
     let mut sizes = vec![1usize; n];
     for number in (1..n).rev() {

@@ -154,9 +154,9 @@ fn extrapolated(count: &ClassCount, instructions: &Instructions) -> Counted {
     }
 }
 
-/// The sum of the squares of the instructions in bursts of a ring that a class did not see. Each may hold twice as much of the class
-/// as what it saw, or nothing: runs of system calls with a sort in their midst had loads up to 6.6 standard errors off
-/// where a burst was taken to differ by a third only (the emulated machine, 6.1 and 6.12).
+/// The sum of the squares of the instructions in bursts of a ring that a class did not see. Each may hold twice as much
+/// of the class as what it saw, or nothing: with a burst that differs by a third only, runs of system calls around a
+/// sort had loads up to 6.6 standard errors off (the emulated machine, 6.1 and 6.12).
 fn unseen_bursts(count: &ClassCount, of_all: Turns) -> f64 {
     if count.instructions == 0 {
         return 0.0;

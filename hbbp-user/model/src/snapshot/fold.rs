@@ -1,10 +1,9 @@
 //! Intervals in bounded memory: neighbouring ones are merged, and rows with the fewest hits are left out at the end.
 //!
-//! Counts of several intervals are summed by every report, so merging costs resolution in time and nothing else, as
-//! long as no text version and no mapping begins between them.
-//! Only where all that can be merged is merged and the counts are still too large, rows are left out, and counted as
-//! [`Loss::SamplesLeftOut`], [`Loss::StreamsLeftOut`], [`Loss::BranchesLeftOut`] and
-//! [`Loss::ChainsLeftOut`].
+//! Counts of several intervals are summed by every report, so merging costs only resolution in time, as long as no text
+//! version and no mapping begins between them. Only where all that can be merged is merged and the counts are still too
+//! large, rows are left out, and counted as [`Loss::SamplesLeftOut`], [`Loss::StreamsLeftOut`],
+//! [`Loss::BranchesLeftOut`] and [`Loss::ChainsLeftOut`].
 
 use std::collections::BTreeSet;
 use std::mem;

@@ -2,7 +2,7 @@
 //!
 //! Two things were counted: ranges from a branch target to the next taken branch, and the taken branches between them.
 //! Ranges have the weights of the estimate, which conserve flow. The branches that lead to an address add up to the
-//! ranges that start there, exactly, and those that leave one to the ranges that end there as nearly as that allows.
+//! ranges that start there, exactly. Those that leave one add up to the ranges that end there, as nearly as possible.
 //!
 //! ```text
 //! streams    [start ... last]  weight            ranges of the image that both ends lie in

@@ -212,8 +212,8 @@ impl UserSpace {
         })
     }
 
-    /// The text of a process of a recording at `time`, from `at` to the end of what was read around it, and the size in
-    /// bits to decode it with.
+    /// The text of a process of a recording at `time`, from `at` to the end of what was read around it. The size in
+    /// bits is for its decoder.
     pub(crate) fn recorded_text(
         &mut self,
         tgid: u32,

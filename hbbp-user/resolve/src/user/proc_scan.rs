@@ -1,9 +1,8 @@
 //! Processes from before the run: one walk over /proc.
 //!
 //! Records describe only what happens from now on, so each live process is read once: name, number of threads,
-//! executable mappings.
-//! The text of `maps` is interpreted here and not by procfs, because that crate gives up a whole process over one
-//! path that is not UTF-8, and any user can make such a path.
+//! executable mappings. The text of `maps` is interpreted here and not by procfs, because that crate gives up a whole
+//! process over one path that is not UTF-8. Any user can make such a path.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

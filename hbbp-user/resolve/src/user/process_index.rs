@@ -1,12 +1,11 @@
 //! The program of a process at a given time, and its mappings: a pure index.
 //!
-//! It is filled from a walk over /proc ([`super::proc_scan`]) and from timed records, in the order of time.
-//! A process is a list of generations: a fork starts one with the mappings of the parent, an exec starts one with
-//! none, and a process id that is used again starts another.
-//! The kernel counts by (tgid, self_exec_id), a number which neither /proc nor the records show, so a count finds its
-//! generation by the time of its first sample.
-//! Forked children share the mappings of their parent until one of them changes its own, and what has ended is
-//! dropped after each drain, so memory follows the number of live processes.
+//! It is filled from a walk over /proc ([`super::proc_scan`]) and from timed records, in the order of time. A process
+//! is a list of generations: a fork starts one with the mappings of the parent, an exec starts one with none, and a
+//! process id that is used again starts another. The kernel counts by (tgid, self_exec_id), a number which neither
+//! /proc nor the records show, so a count finds its generation by the time of its first sample. Forked children share
+//! the mappings of their parent until one of them changes its own. Ended images are dropped after each drain, so memory
+//! follows the number of live processes.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
