@@ -3,7 +3,7 @@
 //! For a security review: while the object is loaded, one short-lived thread of the process leaves the file system
 //! context that it shares with the others (`unshare(CLONE_FS)`), and makes /proc its root. It opens nothing but
 //! /sys/kernel/btf/vmlinux, which is not there, and ends. No other thread is affected, and no privilege changes. The
-//! reason is aya 0.14, whose loader parses the kernel's types without a way to decline (`loader_without_btf`).
+//! reason is aya 0.14, whose loader parses the kernel's types without an option to decline (`loader_without_btf`).
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::os::fd::{AsFd as _, OwnedFd};

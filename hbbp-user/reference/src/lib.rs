@@ -12,8 +12,8 @@
 //! block:   owner                  u32        tgid, or 0xffff_ffff for the kernel
 //!          n_instructions         u32
 //!          start                  u64        virtual address of the first instruction
-//!          executions             u64        times that the whole block ran
-//!          n_bytes, bytes         u32, [u8]  the code as it was when it ran         x n_blocks
+//!          executions             u64        times that the whole block was executed
+//!          n_bytes, bytes         u32, [u8]  the code as it was executed            x n_blocks
 //! ```
 //!
 //! A block is a translation block of the emulator, or its part that was executed before an exception or between two

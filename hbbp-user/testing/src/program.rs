@@ -178,8 +178,8 @@ pub fn classed() -> Snapshot {
     snapshot
 }
 
-/// As [`clocked`], but much has gone wrong: samples were skipped, refused, or hit what is not known, one CPU lags
-/// behind, and names are hostile.
+/// As [`clocked`], but much has gone wrong: samples were skipped, refused, or hit what is not known, one CPU is
+/// late, and names are hostile.
 pub fn troubled() -> Snapshot {
     let mut snapshot = clocked();
     let event = &mut snapshot.run.events[0];

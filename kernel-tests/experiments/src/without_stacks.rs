@@ -101,7 +101,7 @@ struct Line {
 }
 
 /// Average weighted errors of all code by both rules, and of each ring traced back; mnemonics within two standard errors.
-const TITLES: &str = "workload         landed   traced   kernel     user   within two errors";
+const TITLES: &str = "workload       untraced   traced   kernel     user   within two errors";
 
 fn evaluate(
     results: &mut Results,

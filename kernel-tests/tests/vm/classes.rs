@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support;
 
-/// System calls, and their program: four times as many as in the suite, so that each class has a hundred turns.
+/// System calls, and their program: four times those of the suite, so that each class has a hundred turns.
 const LOAD: &str = "storms syscalls 200000";
 
 /// Periods that are as many times as long, so that the samples are as many.

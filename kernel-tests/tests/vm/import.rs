@@ -24,7 +24,7 @@ use crate::support;
 /// User code, then a process that spends its time in the kernel. The guest's clock skips idle time, so waiting until
 /// both tools are ready costs nothing. `perf record --kcore` finds no folder of modules in this guest and gives up;
 /// `perf buildid-cache --kcore` makes the same copy.
-/// A round of system calls takes 494.6 to some 497 branches, from build to build. Where a few periods are nearly as many as some rounds,
+/// A round of system calls takes 494.6 to some 497 branches, from build to build. Where a few periods nearly equal some rounds,
 /// stacks stay in the same part of a round for long: at 1009, near twice a round, streams were off by 7.7 deviations and the mix by 4 %;
 /// at 1187 five periods were twelve rounds to the branch, and streams were off by 7.6 deviations. 1181 is 2.376 to 2.388 rounds: no
 /// fraction with a denominator up to ten is nearer than a hundredth, but for 3/8 at its lower end, so that the part moves on by more

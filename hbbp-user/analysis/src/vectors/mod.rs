@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! snapshot -> estimate -> executions of each block by process ----+
-//! slices -> code of each slice with its hits -> blocks (places) --+-> vectors -> bb.out, pc.out (lines)
+//! slices -> code of each slice with its hits -> blocks (sites)  --+-> vectors -> bb.out, pc.out (lines)
 //!                                                                        +-> simpoint (projection, k-means, BIC) -> plot
 //! ```
 //!

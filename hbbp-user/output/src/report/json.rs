@@ -1,6 +1,6 @@
 //! The report as JSON, format `hbbp-sys.mix/2`.
 //!
-//! The format is specified in `mix.schema.json` beside this file (JSON Schema), which tests check against the golden
+//! The format is specified in `mix.schema.json` next to this file (JSON Schema), which tests check against the golden
 //! files. Fields come in the order of the structures below.
 //! A field may be added within version 2; nothing is renamed, removed or given another meaning without a new version.
 //! Times are in ns, shares from 0 to 1, `null` means "not known" or "there is none".

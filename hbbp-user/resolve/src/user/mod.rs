@@ -4,7 +4,7 @@
 //! proc_scan, records -> process_index (process_image)                             --+
 //! live: mapped_file, process_memory, map_file --+-> image -> image_set (by file)  --+-> space
 //! recorded: recorded_files (find_file)        --+                recorded_time    --+
-//! space -> tasks, thread_entries, read_again -> live (what follows a run) -> hits (what ran at an address)
+//! space -> tasks, thread_entries, read_again -> live (what follows a run) -> hits (the text at an address)
 //! ```
 //!
 //! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.
