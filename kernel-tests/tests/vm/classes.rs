@@ -129,7 +129,7 @@ fn harm(untied: &Errors, tied: &Errors, others: &BTreeSet<String>) -> (f64, f64)
     (sum, f64::sqrt(squares))
 }
 
-fn classes_tie_the_mix(series: &str) {
+fn classes_constrain_the_mix(series: &str) {
     let Some(measured) = measured(series) else { return };
     let classes = measured.report["classes"].as_array();
     let classes = classes.unwrap_or_else(|| panic!("no classes: {:#}", measured.report));
@@ -165,12 +165,12 @@ fn classes_tie_the_mix(series: &str) {
 
 #[test]
 #[ignore = "runs in --all"]
-fn classes_tie_the_mix_on_6_1() {
-    classes_tie_the_mix("6.1");
+fn classes_constrain_the_mix_on_6_1() {
+    classes_constrain_the_mix("6.1");
 }
 
 #[test]
 #[ignore = "runs in --all"]
-fn classes_tie_the_mix_on_6_12() {
-    classes_tie_the_mix("6.12");
+fn classes_constrain_the_mix_on_6_12() {
+    classes_constrain_the_mix("6.12");
 }

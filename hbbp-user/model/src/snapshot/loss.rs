@@ -131,7 +131,7 @@ losses! {
     FileRefused, "region.file_refused", Region,
         "mapped file" | "mapped files", "not read: not a regular file, or permission denied";
     FileChanged, "region.file_changed", Region,
-        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the file that ran; one that was replaced while it \
+        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the executed file; one that was replaced while it \
          runs is read with CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN only";
     FileUnidentified, "region.file_unidentified", Region,
         "mapped file" | "mapped files", "not used: the kernel stated no inode, and a path alone does not identify a file; the memory of \
@@ -147,7 +147,7 @@ losses! {
         "mapped file" | "mapped files", "not read: invalid ELF";
     FileElsewhere, "region.file_elsewhere", Region,
         "mapped file" | "mapped files",
-        "without code at the addresses that ran: mappings are missing (perf script --show-mmap-events), or it is another version";
+        "without code at the executed addresses: mappings are missing (perf script --show-mmap-events), or it is another version";
     TextUnreadable, "region.text_unreadable", Region,
         "kernel text range" | "kernel text ranges", "could not be read";
     TextSwitched, "ambiguous.text_switched", Ambiguous,

@@ -163,7 +163,7 @@ mod tests {
 
     /// A file of memory has an anonymous device; its number is the one of another file there.
     #[test]
-    fn without_a_driver_a_number_alone_is_nobodys() {
+    fn number_without_a_driver_identifies_no_file() {
         let fd = fs::memfd_create("a", fs::MemfdFlags::CLOEXEC).unwrap();
         let file = File::from(fd);
         file.set_len(4096).unwrap();
