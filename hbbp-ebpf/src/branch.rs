@@ -21,7 +21,7 @@ const _: () = assert!(size_of::<BranchEntry>() == 24 && align_of::<BranchEntry>(
 const SPEC_WRONG_PATH: u64 = 1;
 
 impl BranchEntry {
-    /// Whether it was predicted wrongly; `None` where the processor does not tell.
+    /// Whether it was predicted wrongly; `None` where the processor does not report it.
     #[inline(always)]
     pub const fn mispredicted(&self) -> Option<bool> {
         match self.flags & 3 {

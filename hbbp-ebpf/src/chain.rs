@@ -1,9 +1,9 @@
 //! Call chains: who called the code that a sample of time is of, as the kernel unwinds it.
 //!
-//! The table of chains is filled as the count map is ([`crate::count_map`]): a chain has a few slots, which are claimed by a
-//! compare-and-exchange and never freed while programs use the table. It is our own, and no map of stack traces: in one of
-//! these a chain has one place, which another may have, it is emptied by a syscall for each chain, and the kernel makes none
-//! that is deeper than `kernel.perf_event_max_stack` (kernel/bpf/stackmap.c, `stack_map_alloc`).
+//! The table of chains is filled as the count map is ([`crate::count_map`]): a chain has a few slots, which are claimed
+//! by a compare-and-exchange and never freed while programs use the table. It is our own, and no map of stack traces:
+//! in one of these a chain has a single slot, which another may occupy, it is emptied by a syscall for each chain, and
+//! no map is deeper than `kernel.perf_event_max_stack` (kernel/bpf/stackmap.c, `stack_map_alloc`).
 
 use crate::key::Tally;
 
@@ -22,7 +22,7 @@ pub struct Chain {
     pub state: u64,
     /// The sampled address.
     pub ip: u64,
-    /// The process image that ran, and the event: as in [`crate::stack::Context`], both.
+    /// The running process image, and the event: as in [`crate::stack::Context`], both.
     pub image: u64,
     /// See [`Self::image`].
     pub kind: u64,
@@ -40,7 +40,7 @@ pub struct Chain {
 
 const _: () = assert!(size_of::<Chain>() == 8 * 9 + 8 * WORDS);
 
-/// Slots where a chain may stand, one after the other.
+/// Slots of a chain, in the order of the search.
 pub const TRIED: u32 = 8;
 
 /// Whether a word is a mark and no address (`PERF_CONTEXT_MAX`).
@@ -56,16 +56,16 @@ pub struct ChainStats {
     pub runs: u64,
     /// Chains that were counted.
     pub counted: u64,
-    /// Chains without a place in the table.
+    /// Chains without a slot in the table.
     pub full: u64,
-    /// Chains whose places were claimed by others at the same moment.
+    /// Chains whose slots were claimed by others at the same moment.
     pub raced: u64,
     /// Samples for which the kernel has no chain.
     pub none: u64,
 }
 
 impl Chain {
-    /// Whether nobody has claimed the slot.
+    /// Whether the slot is unclaimed.
     pub const fn is_free(&self) -> bool {
         self.state == crate::count_map::FREE
     }

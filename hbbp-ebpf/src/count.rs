@@ -94,7 +94,7 @@ fn ids() -> [u32; 2] {
     }
 }
 
-/// The low half of `current->self_exec_id`, 0 where the kernel does not tell its place.
+/// The low half of `current->self_exec_id`, 0 where the kernel does not report its offset.
 #[inline(always)]
 fn exec_id() -> u32 {
     let offset = EXEC_ID_OFFSET.load();
@@ -208,7 +208,7 @@ pub(crate) fn claim(state: *mut u64) -> bool {
 /// (Intel SDM vol. 3, 9.2.2): the state says whose the slot is when all else is in it.
 #[inline(always)]
 fn fill(slot: *mut count_map::Slot, words: &[u64; 4], state: u64, tally: &Tally) {
-    // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed.
+    // SAFETY: the slot is valid, and only the CPU that claimed it writes to it.
     unsafe {
         let key = &raw mut (*slot).key;
         (&raw mut (*key)[0]).write_volatile(words[0]);

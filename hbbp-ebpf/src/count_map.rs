@@ -5,11 +5,11 @@
 //! drain never samples itself. An addition is a helper call, a multiplication for each word of the key, and a look
 //! at a cache line or two.
 //!
-//! A key has a bucket of sixteen slots, and where that is full, the bucket after it. Slots are filled in order and never
-//! freed while programs use the count map, so the first free one ends the search.
-//! A slot is claimed by a compare-and-exchange of its state, and filled before that says whose it is, by the hash of the
-//! key. A CPU that meets one being filled does not wait for it, as it may be in an NMI: it goes on to the next, or to the
-//! bucket behind, and the key may then have two slots, whose sum user space takes.
+//! A key has a bucket of sixteen slots, and where that is full, the bucket after it. Slots are filled in order and
+//! never freed while programs use the count map, so the first free one ends the search. A slot is claimed by a
+//! compare-and-exchange of its state, and filled before that says whose it is, by the hash of the key. A CPU that meets
+//! one being filled does not wait for it, as it may be in an NMI: it goes on to the next, or to the bucket after, and
+//! the key may then have two slots, whose sum user space takes.
 
 use crate::key::Tally;
 
@@ -26,13 +26,13 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Whether nobody has claimed it.
+    /// Whether it is unclaimed.
     pub const fn is_free(&self) -> bool {
         self.state == FREE
     }
 }
 
-/// Nobody has claimed the slot.
+/// The slot is unclaimed.
 pub const FREE: u64 = 0;
 /// Some CPU is filling it. No key has that.
 pub const CLAIMED: u64 = 1;
@@ -80,8 +80,8 @@ pub const fn hash(words: &[u64; 4], seed: u64) -> u64 {
     mixed
 }
 
-/// The bucket, of this number of buckets, of a key with this hash: a multiplication takes the place of a division (Lemire, Fast Random
-/// Integer Generation in an Interval, 2019).
+/// The bucket, of this number of buckets, of a key with this hash: a multiplication replaces a division (Lemire, Fast
+/// Random Integer Generation in an Interval, 2019).
 #[inline(always)]
 pub const fn bucket_of(hash: u64, n_buckets: u32) -> u32 {
     (((hash >> 32) * n_buckets as u64) >> 32) as u32

@@ -10,8 +10,8 @@ use aya_ebpf::programs::PerfEventContext;
 
 use crate::maps::{EVENT_COUNT_OFFSET, LAST_COUNTS};
 
-/// Units of the event since its last sample; the period where that is not known, and where the count says less than half of
-/// it: another event has the place of one that is gone.
+/// Units of the event since its last sample; the period where that is not known, and where the count says less than
+/// half of it: another event replaced it.
 #[inline(always)]
 pub(crate) fn units(ctx: &PerfEventContext, period: u64) -> u64 {
     let offset = EVENT_COUNT_OFFSET.load();

@@ -54,8 +54,9 @@ impl CountKey {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct EventTag(pub u32);
 
-/// Set beside the inode of the pid namespace ([`crate::name::PID_NAMESPACE`]) where threads are counted separately: so one load
-/// tells whether anything but the thread group id in the initial namespace is asked for. An inode has 32 bits.
+/// Set together with the inode of the pid namespace ([`crate::name::PID_NAMESPACE`]) where threads are counted
+/// separately; one load then shows whether anything but the thread group id in the initial namespace is asked for. An
+/// inode has 32 bits.
 pub const PER_THREAD: u64 = 1 << 32;
 
 /// The thread group id of a process that is not in the pid namespace of user space. No process has it.
@@ -64,10 +65,10 @@ pub const OUTSIDE: u32 = u32::MAX;
 /// Intervals are distinguished modulo this.
 pub const INTERVALS: u32 = 1 << 20;
 
-/// In place of a slice: the progress of the thread has no place.
+/// Instead of a slice: the progress of the thread has no slot.
 pub const NO_PLACE: u32 = INTERVALS - 1;
 
-/// In place of a slice: its number is this or a greater one.
+/// Instead of a slice: its number is this or a greater one.
 pub const BEHIND_LAST_SLICE: u32 = INTERVALS - 2;
 
 /// How often something was counted.
@@ -76,11 +77,11 @@ pub const BEHIND_LAST_SLICE: u32 = INTERVALS - 2;
 pub struct Tally {
     /// Samples.
     pub hits: u64,
-    /// Sum of the periods of these samples, in units of the event; for streams of period / (N-1) over the stacks of
-    /// N entries that held them (paper section III.B), in 1 / [`WEIGHT_ONE`] of a unit. A stack right after a far branch,
-    /// where the event counts near ones alone, weighs twice: no stack can be taken at the far one.
+    /// Sum of the periods of these samples, in units of the event; for streams of period / (N-1) over the stacks of N
+    /// entries that held them (paper section III.B), in 1 / [`WEIGHT_ONE`] of a unit. Where the event counts near
+    /// branches only, a stack right after a far branch has twice the weight, as the far branch cannot trigger one.
     pub weight: u64,
-    /// Time of the first one in ns of CLOCK_MONOTONIC: it tells which program the process ran then.
+    /// Time of the first one in ns of CLOCK_MONOTONIC: it decides which program the process was executing.
     pub first_time: u64,
 }
 
@@ -171,8 +172,8 @@ pub const fn is_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
-/// All bits for an address of ring 0, none for one of ring 3: where a branch in a program would double the ways that the
-/// verifier walks.
+/// All bits for an address of ring 0, none for one of ring 3: where a branch in a program would double the paths that
+/// the verifier explores.
 #[inline(always)]
 pub const fn kernel_mask(address: u64) -> u64 {
     (address.cast_signed() >> 63).cast_unsigned()
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_keeps_event_and_exactness_apart() {
+    fn tag_separates_event_and_exactness() {
         let exact = EventTag::new(3, 0x246 | EFLAGS_EXACT);
         let inexact = EventTag::new(3, 0x246);
         assert_eq!((exact.event(), exact.exact()), (3, true));

@@ -45,7 +45,7 @@ pub mod name {
     ];
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
-    /// Raw tracepoint programs that tell of modules, and the tracepoints that they belong to.
+    /// Raw tracepoint programs that report modules, and the tracepoints that they belong to.
     pub const ON_MODULE: [(&str, &str); 2] = [
         ("on_module_load", "module_load"),
         ("on_module_free", "module_free"),
@@ -62,8 +62,8 @@ pub mod name {
     pub const COUNT_MAPS: [&str; 2] = ["COUNTS_0", "COUNTS_1"];
     /// One `u32`: the interval that kernel code is counted in.
     pub const INTERVAL: &str = "INTERVAL";
-    /// What each thread has executed, in units of the counting event, by thread id; under 0 what all have where one number
-    /// is kept for all.
+    /// What each thread has executed, in units of the counting event, by thread id; under 0 what all threads have where
+    /// they share one number.
     pub const PROGRESS: &str = "PROGRESS";
     /// What each perf event had counted at its last sample, by its address in the kernel.
     pub const LAST_COUNTS: &str = "LAST_COUNTS";
@@ -106,7 +106,7 @@ pub mod name {
     pub const PID_NAMESPACE_DEVICE: &str = "PID_NAMESPACE_DEVICE";
     /// `u32`: buckets of a count map.
     pub const BUCKETS: &str = "BUCKETS";
-    /// `u64`: where hashes begin, another number in each run, so that nobody can aim at the place of another's counts.
+    /// `u64`: the seed of the hashes, different in each run, so that no program can aim at the slots of another.
     pub const SEED: &str = "SEED";
     /// `u32`: stacks that the ring of one CPU holds, a power of two.
     pub const RING: &str = "RING";

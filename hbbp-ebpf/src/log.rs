@@ -98,7 +98,7 @@ mod said {
         if is_due::<7>() {
             warn!(
                 &(),
-                "event {}: other CPUs claimed the places for the sample at {:x}", event, address
+                "event {}: other CPUs claimed the slots for the sample at {:x}", event, address
             );
         }
     }

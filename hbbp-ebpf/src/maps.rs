@@ -22,8 +22,8 @@ pub(crate) type CountMap = Array<Bucket, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP)
 #[btf_map]
 pub(crate) static COUNTS: ArrayOfMaps<CountMap, 1> = ArrayOfMaps::new();
 
-/// The two count maps. They stand here, and are not made by user space as it needs them, because Linux 6.1 takes as an inner
-/// map only one that has type information as the template has (kernel/bpf/map_in_map.c, `bpf_map_meta_equal`).
+/// The two count maps. They are declared here, and not created by user space on demand, because Linux 6.1 takes as an
+/// inner map only one that has type information as the template has (kernel/bpf/map_in_map.c, `bpf_map_meta_equal`).
 #[btf_map]
 pub(crate) static COUNTS_0: CountMap = CountMap::new();
 
@@ -31,8 +31,8 @@ pub(crate) static COUNTS_0: CountMap = CountMap::new();
 #[btf_map]
 pub(crate) static COUNTS_1: CountMap = CountMap::new();
 
-/// The interval that kernel code is counted in: user space begins another when kernel text was patched, which keeps the
-/// counts before and after apart at the price of a load for each sample, and needs no drain.
+/// The interval that kernel code is counted in: user space begins another when kernel text was patched, which separates
+/// the counts before and after without a drain, at the cost of a load for each sample.
 #[btf_map]
 pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
 
@@ -53,7 +53,7 @@ pub(crate) static CPUS: Array<Cpu, 1, { BPF_F_MMAPABLE as usize }> = Array::new(
 #[btf_map]
 pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
 
-/// The rings of branch stacks, [`RING`] for each CPU, by its place ([`Cpu::place`]).
+/// The rings of branch stacks, [`RING`] for each CPU, by its slot ([`Cpu::place`]).
 #[btf_map]
 pub(crate) static STACKS: Array<Stack, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
@@ -61,7 +61,7 @@ pub(crate) static STACKS: Array<Stack, 1, { BPF_F_MMAPABLE as usize }> = Array::
 #[btf_map]
 pub(crate) static WAKE: RingBuf<u64, 4096> = RingBuf::new();
 
-/// Cached stacks by the place of a CPU. There are two of these, which take turns as the count maps do.
+/// Cached stacks by the slot of a CPU, double-buffered as the count maps are.
 pub(crate) type Cached = Array<CachedStacks, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
 
 /// the cached stacks in use.

@@ -52,7 +52,7 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcom
     let (Some(stack), Some(cache)) = (STACKS.get_ptr_mut(at), CACHED.get_value_ptr_mut(0, &own)) else {
         return Outcome::NoMap;
     };
-    // SAFETY: the place at the head of the ring belongs to the programs of this CPU.
+    // SAFETY: the entry at the head of the ring belongs to the programs of this CPU.
     let stack = unsafe { &mut *stack };
     let entries = stack.entries.as_mut_ptr();
     // SAFETY: there is room for as many bytes.

@@ -1,5 +1,5 @@
-//! Programs on an event of time whose callers are asked for: count the eventing IP as the others do ([`crate::on_ip`]), and
-//! the call chain beside it.
+//! Programs on an event of time whose callers are asked for: count the eventing IP as the others do ([`crate::on_ip`]),
+//! and its call chain.
 //!
 //! The kernel unwinds both parts of the chain before the program runs, as the event asks for `PERF_SAMPLE_CALLCHAIN`; the
 //! helper hands them out (kernel/bpf/stackmap.c, `bpf_get_stack_pe`).
@@ -79,7 +79,7 @@ fn top(ctx: &PerfEventContext, ip: u64) -> u64 {
     word
 }
 
-/// Takes one part to this place. Returns how many words it has.
+/// Copies one part to this address. Returns its number of words.
 #[inline(always)]
 fn part(ctx: &PerfEventContext, work: &mut ChainWork, at: usize, flags: u64) -> u64 {
     // SAFETY: `at` is at most PART, and after that there is room for as many words.
@@ -141,8 +141,8 @@ fn add(work: &mut ChainWork, sample: &Sample, context: &Context) -> Outcome {
 /// Fills a slot that was claimed; its state comes last, as in the count map.
 #[inline(always)]
 fn fill(slot: *mut Chain, work: &mut ChainWork, sample: &Sample, context: &Context, state: u64) {
-    // SAFETY: the slot is valid, and nobody else writes to one that this CPU has claimed. The helpers take no pointers, or
-    // write as many bytes as stated.
+    // SAFETY: the slot is valid, and only the CPU that claimed it writes to it. The helpers take no pointers, or write
+    // the stated number of bytes.
     unsafe {
         (&raw mut (*slot).ip).write_volatile(sample.ip);
         (&raw mut (*slot).image).write_volatile(context.image);

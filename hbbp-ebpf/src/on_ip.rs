@@ -1,7 +1,6 @@
 //! Programs on an event without a branch stack: count the eventing IP of each sample.
 //!
-//! There is one program for each event number, so that the number is a constant of the program rather than a value
-//! that has to be looked up for each sample.
+//! There is one program for each event number, so the number is a constant and need not be looked up for each sample.
 
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;

@@ -1,8 +1,8 @@
 //! Whole stacks that come again and again, as those of loops without choices do: they are cached as they are and counted by
 //! a comparison ([`hbbp_ebpf::stack::CachedStack`]).
 //!
-//! A stack is cached when it is seen for the second time, and counted whole from the third on. Its place is found by a
-//! fingerprint of every fourth entry; whether it is the same is decided by a comparison of all.
+//! A stack is cached when it is seen for the second time, and counted whole from the third on. Its slot is found by a
+//! fingerprint of every fourth entry; all entries are then compared.
 
 use hbbp_ebpf::MAX_DEPTH;
 use hbbp_ebpf::stack::{CACHE_SLOTS, CachedStack, CachedStacks, Context, Jump, Stack, fingerprint, slots_of};
@@ -16,14 +16,14 @@ pub(crate) enum Seen {
     Counted,
     /// It was seen for the second time, and is to be cached in this slot.
     Twice(usize),
-    /// It is new, or has no place.
+    /// It is new, or has no slot.
     New,
 }
 
 const _: () = assert!(MAX_DEPTH == 32, "all entries are named below");
 
-/// How many other stacks a place sees before it gives up the one that it has seen once: stacks that come in turn, as a
-/// constant period makes them of a loop, would drive each other out for ever.
+/// How many other stacks a slot sees before it drops one that was seen once. Stacks that alternate, as a constant
+/// period makes them of a loop, would evict each other for ever.
 const PATIENCE: u64 = 3;
 
 /// Looks a stack of `depth` entries up, and counts it if it is cached.
@@ -35,7 +35,7 @@ pub(crate) fn look_up(cache: &mut CachedStacks, stack: &Stack, context: &Context
     }
     let [first, second] = slots_of(mixed);
     let slot = &cache.slots[first & (CACHE_SLOTS - 1)];
-    // A stack takes the first place, unless another one needs that.
+    // A stack takes the first slot, unless it is used by another one.
     let place = if slot.fingerprint == mixed || slot.hits == 0 {
         first
     } else {

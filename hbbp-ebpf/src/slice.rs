@@ -1,8 +1,9 @@
-//! Slices: what ran while a thread, or all threads together, executed a given number of units of the counting event.
+//! Slices: what was executed while a thread, or all threads together, executed a given number of units of the counting
+//! event.
 //!
 //! The progress of a thread is the sum of what its samples represent ([`event_count::units`]), and its slice is that
-//! divided by the length of a slice. A thread without a place there has no slice, and its samples say so. Where slices are
-//! not distinguished, the constants make all of this dead code, which the verifier leaves out.
+//! divided by the length of a slice. A thread without a slot there has no slice, and its samples say so. Where slices
+//! are not distinguished, the constants make all of this dead code, which the verifier leaves out.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
@@ -62,7 +63,7 @@ pub(crate) fn advance(ctx: &PerfEventContext, event: u32, address: u64, period: 
     }
 }
 
-/// The progress of the current task, or of all together; `None` where it has no place.
+/// The progress of the current task, or of all together; `None` where it has no slot.
 #[inline(always)]
 fn progress() -> Option<*mut u64> {
     let owner = owner();

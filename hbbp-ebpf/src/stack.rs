@@ -1,4 +1,4 @@
-//! Branch stacks on their way to user space: cached ones, which come again and again, and all others.
+//! Branch stacks in transit to user space: cached ones, which recur, and all others.
 //!
 //! A loop without choices makes stacks that are equal. One that was seen twice is cached ([`CachedStack`]) and costs a
 //! comparison for each address from then on. All other stacks go, as they are, into a ring of the CPU ([`Stack`]), and user
@@ -15,7 +15,7 @@ use crate::branch::BranchEntry;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Context {
-    /// The process image that ran: thread group id below, exec id above; see [`crate::CountKey`].
+    /// The running process image: thread group id below, exec id above; see [`crate::CountKey`].
     pub image: u64,
     /// The number of the event in the lowest 8 bits, the thread id where threads are counted separately, and the interval of
     /// kernel code in the upper half. Thread ids have 22 bits (`PID_MAX_LIMIT` in include/linux/threads.h).
@@ -28,7 +28,7 @@ pub struct Context {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stack {
-    /// Newest entry first; those after `depth` are whatever the ring held.
+    /// Newest entry first; those after `depth` have old contents of the ring.
     pub entries: [BranchEntry; MAX_DEPTH],
     /// What its streams are counted under.
     pub context: Context,
@@ -68,8 +68,8 @@ pub struct CachedStack {
     pub patience: u64,
 }
 
-/// Slots for cached stacks, as a power of two. A loop of N branches has N different stacks; some share a slot long before the
-/// cache is full, so that each stack has two slots where it may stand. They are 72 KiB.
+/// Slots for cached stacks, as a power of two. A loop of N branches has N different stacks; some share a slot long
+/// before the cache is full, so that each stack has two possible slots. They take 72 KiB.
 pub const CACHE_BITS: u32 = 7;
 
 /// Slots for cached stacks.
@@ -98,7 +98,7 @@ pub const fn fingerprint(before: u64, number: u64) -> u64 {
     (before ^ number).wrapping_mul(PHI)
 }
 
-/// The two slots where a stack with this fingerprint may stand.
+/// The two possible slots of a stack with this fingerprint.
 #[inline(always)]
 pub const fn slots_of(fingerprint: u64) -> [usize; 2] {
     [
@@ -159,12 +159,12 @@ impl Context {
 }
 
 impl CachedStack {
-    /// Whether anything was ever written to it. Any number is a fingerprint, also that of a place that is free.
+    /// Whether anything was ever written to it. Any number is a fingerprint, also that of a free slot.
     pub const fn is_used(&self) -> bool {
         (self.fingerprint | self.hits) != 0
     }
 
-    /// The entries as in [`Stack`], without what the processor says of them beside their addresses.
+    /// The entries as in [`Stack`], addresses only, without the processor's flags.
     pub fn entries(&self) -> [BranchEntry; MAX_DEPTH] {
         self.entries
             .map(|Jump { from, to }| BranchEntry { from, to, flags: 0 })
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_may_have_the_fingerprint_of_a_free_place() {
+    fn stack_with_the_fingerprint_of_a_free_slot() {
         let mut place = CachedStack::default();
         assert!(!place.is_used());
         place.hits = 1;

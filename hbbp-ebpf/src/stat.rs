@@ -11,7 +11,7 @@ pub struct EventStats {
     pub counted: u64,
     /// Samples refused because the count map was full, or the ring of stacks.
     pub full: u64,
-    /// Samples refused because other CPUs claimed the places in the count map that were tried.
+    /// Samples refused because other CPUs claimed the slots in the count map that were tried.
     pub raced: u64,
     /// Samples that found no count map, or no ring.
     pub no_map: u64,
@@ -30,7 +30,7 @@ pub enum Outcome {
     Counted,
     /// The count map was full, or the ring of stacks.
     Full,
-    /// Other CPUs claimed the places that were tried.
+    /// Other CPUs claimed the slots that were tried.
     Raced,
     /// There was no count map, or no ring.
     NoMap,

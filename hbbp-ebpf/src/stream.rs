@@ -1,7 +1,7 @@
 //! Streams: what runs from one taken branch to the next (paper section III.B), for programs, rings and recordings alike.
 //!
-//! Entries of a stack come newest first, as perf hands them over; between the target of an older branch and the source of
-//! the next younger one the processor ran straight on:
+//! Entries of a stack are newest first, as in perf; between the target of an older branch and the source of the next
+//! younger one, no branch was taken:
 //!
 //! ```text
 //! entries   [0] from0 -> to0     newest
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! What belongs to a stack is its first and last entry that serve ([`executed`]) and how many branches would have
-//! triggered it ([`n_triggers`]). What belongs to a distinct stream is whether it can have run, as far as the addresses of
-//! its ends tell ([`Stream::refusal`]); whether its instructions allow it takes the text.
+//! triggered it ([`n_triggers`]). What belongs to a distinct stream is whether it can have run, judged by the addresses
+//! of its ends ([`Stream::refusal`]); to judge its instructions, the text is needed.
 
 use crate::branch::BranchEntry;
 use crate::key::is_kernel;

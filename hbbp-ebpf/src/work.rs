@@ -1,4 +1,4 @@
-//! A count on its way to the count map, as numbers that the verifier knows nothing about.
+//! A count in transit to the count map, as numbers that are opaque to the verifier.
 //!
 //! They lie in a map, and accesses are volatile: the verifier follows constants through registers and the stack, and would
 //! check the code after them once for each value. A value that is loaded from a map is any number to it.
@@ -72,7 +72,7 @@ impl Number {
     }
 }
 
-/// A chain on its way to the table.
+/// A chain in transit to the table.
 #[repr(C)]
 pub(crate) struct ChainWork {
     pub(crate) n: Number,

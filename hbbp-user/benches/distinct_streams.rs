@@ -1,10 +1,10 @@
 //! What a report of very many distinct streams over 200 modules costs: time and memory of `hbbp-sys report`. `cargo xtask bench`
 //! runs it. Words are numbers of streams in thousands.
 //!
-//! The goal is 10 s and 1 GB for ten million streams. Of these a profile keeps 3.1 million, those with the most hits, and counts
-//! the others; their report takes 7.2 s and 1036 MB (0.97 GiB), that of 2.5 million 3.1 s and 612 MB (876 MB before
-//! streams were judged in place). To keep all ten million, rows of 64 bytes would have to be smaller. Time and memory grow in
-//! proportion, which `tests/slopes` guards by allocated bytes.
+//! The goal is 10 s and 1 GB for ten million streams. Of these a profile keeps 3.1 million, those with the most hits,
+//! and counts the others; their report takes 7.2 s and 1036 MB (0.97 GiB), that of 2.5 million 3.1 s and 612 MB (876 MB
+//! before streams were checked without copies). To keep all ten million, rows of 64 bytes would have to be smaller.
+//! Time and memory grow in proportion, which `tests/slopes` guards by allocated bytes.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ use shapes::distinct_streams;
 /// Streams in thousands.
 const SIZES: [u32; 4] = [625, 1_250, 2_500, 10_000];
 
-/// How often the memory of a program is looked at: its peak is kept by the kernel, so only the end can be missed.
+/// How often the memory of a program is read: the kernel records its peak, so only the end can be missed.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// Seconds that a command took, and its peak of resident memory in MB.

@@ -2,8 +2,8 @@
 //! programs say what they refuse. A release holds both, and the environment may name those of another build; else they are
 //! built from the source in `hbbp-ebpf`.
 //!
-//! It calls cargo itself and not through aya-build: that one can neither use a compiler besides rustup's
-//! without a warning at every build, nor keep cargo's progress out of our warnings.
+//! It calls cargo itself and not through aya-build: that one warns at every build where the compiler is not rustup's,
+//! and mixes cargo's progress into our warnings.
 
 use std::env;
 use std::error::Error;
@@ -30,7 +30,7 @@ const FLAGS: [&str; 3] = [
     "-Clink-arg=--btf",
 ];
 
-/// What decides about the object besides the source that cargo watches anyway.
+/// What determines the object, in addition to the source, which cargo watches.
 const INPUTS: [&str; 4] = [
     "build.rs",
     "../../hbbp-ebpf",
@@ -111,7 +111,7 @@ struct Build {
 }
 
 impl Build {
-    /// Builds the object with these features; the next one takes its place.
+    /// Builds the object with these features; the next one replaces it.
     fn object(&self, features: &str) -> Result<PathBuf, Box<dyn Error>> {
         let mut flags = FLAGS.to_vec();
         flags.push(&self.paths);
@@ -177,8 +177,8 @@ fn cargo_build(toolchain: &Toolchain) -> Command {
         cargo.env_remove(name);
     }
     if matches!(toolchain, Toolchain::Debian) {
-        // A compiler named in full keeps rustup out of it, wherever its proxies stand in PATH.
-        // A stable compiler takes unstable features only on request.
+        // A compiler named in full keeps rustup out of it, wherever its proxies are in PATH. A stable compiler takes
+        // unstable features only on request.
         cargo.env("RUSTC", DEBIAN_RUSTC).env("RUSTC_BOOTSTRAP", "1");
     }
     cargo.args(["--target", TARGET]);

@@ -1,4 +1,4 @@
-//! The words of each advice: the one place where what the libraries say names options and commands.
+//! The words of each advice: the only module where what the libraries say names options and commands.
 //!
 //! A test of [`crate::cli`] holds these words against the definition of the command line.
 

@@ -249,7 +249,7 @@ impl Cli {
     }
 }
 
-/// Records and reports; what the report asks for is counted apart.
+/// Records and reports; what the report asks for is counted separately.
 fn direct(
     record: RecordArgs,
     ended: EndedArgs,
@@ -301,8 +301,9 @@ mod tests {
         assert!(job(&["--duration", "10", "report", "x"]).is_err());
     }
 
+    /// Processes that have ended stay separate where profiles hold many.
     #[test]
-    fn processes_that_have_ended_are_kept_apart_where_profiles_hold_many() {
+    fn ended_processes_are_separate_in_large_profiles() {
         let ended = |args: &[&str]| match job(args) {
             Ok(Job::Direct(options, ..) | Job::Record(options, _)) => options.ended,
             Ok(Job::Daemon(options)) => options.record.ended,
@@ -315,7 +316,7 @@ mod tests {
                 EndedProcesses::Apart
             );
         }
-        // There is nothing to choose where a run is short, or told apart by slices.
+        // There is nothing to choose where a run is short or has slices.
         assert!(job(&["top", "--each-process"]).is_err());
         assert!(job(&["bbv", "-o", "x", "--each-process"]).is_err());
     }

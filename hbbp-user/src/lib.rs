@@ -24,7 +24,7 @@
 //! | LBR, branch stack | the last taken branches that the processor recorded, up to 32 pairs of source and target |
 //! | taken branch | a change of control flow: jumps, calls and returns are near; system calls and interrupts are far |
 //! | stream | the code from the target of one recorded branch to the source of the next |
-//! | loop | blocks that go round to a header that all ways into them pass: a natural loop |
+//! | loop | blocks with a back edge to a header that all paths into them pass: a natural loop |
 //! | iteration | one round of a loop; an invocation enters it from outside, and the trip count is iterations by invocations |
 //! | call chain | the address that was interrupted and the return addresses after it: who called, innermost first |
 //! | inclusive time | the time of code and of all that it called; of code that called itself, once |
@@ -71,10 +71,10 @@
 //! | **[`hbbp_code`]** | [`locate`](hbbp_code::locate) assigns counts to text; [`blocks`](hbbp_code::blocks) decodes it and splits it into basic blocks |
 //! | **[`hbbp_estimate`]** | executions of each block with their standard errors |
 //! | **[`hbbp_analysis`]** | what the executions say |
-//! | [`time`](hbbp_analysis::time) | where cycles were sampled beside executions: time by instruction |
+//! | [`time`](hbbp_analysis::time) | where cycles were sampled in addition to executions: time by instruction |
 //! | [`mix`](hbbp_analysis::mix), [`eval`](hbbp_analysis::eval) | sums by dimension and taxonomy, filters, views, requirements; errors against exact counts |
 //! | [`callers`](hbbp_analysis::callers) | call chains of samples of time: the call sites that their time is charged to |
-//! | [`loops`](hbbp_analysis::loops) | natural loops of the code that ran: iterations, invocations, trip counts |
+//! | [`loops`](hbbp_analysis::loops) | natural loops of the executed code: iterations, invocations, trip counts |
 //! | [`vectors`](hbbp_analysis::vectors) | basic block vectors of slices, and the simulation points that represent them |
 //! | [`annotate`](hbbp_analysis::annotate), [`diff`](hbbp_analysis::diff) | the code of a function with its counts; what changed from one profile to another |
 //! | **[`hbbp_output`]** | [`report`](hbbp_output::report) as text, JSON, CSV and an HTML page; [`export`](hbbp_output::export) in the formats of other tools |
@@ -87,7 +87,7 @@
 //! 2. Every sample is accounted for: expected = skipped + idle + refused + unresolved + in the mix, exactly.
 //! 3. Every refusal and loss has a counter and a sentence ([`hbbp_model::snapshot::loss`]); nothing is dropped silently.
 //! 4. Time-weighted samples are never called executions.
-//! 5. Text is the bytes that ran. A static image or a mapped file is used only where the report says so.
+//! 5. Text is the executed bytes. A static image or a mapped file is used only where the report says so.
 //! 6. Input of other users (memory, files, recordings) is hostile: no panic, no unbounded memory or time.
 //! 7. A collection that has begun ends with a report: resolution is given up by stated steps, the recording never.
 //! 8. Estimators are tuned on other workloads and hardware profiles than those that they are reported on.
@@ -95,9 +95,9 @@
 //!
 //! # Where new things go
 //!
-//! `.github/CONTRIBUTING.md` answers each in five lines; the first place is
+//! `.github/CONTRIBUTING.md` answers each in five lines; the first location is
 //!
-//! | new | first place |
+//! | new | first location |
 //! |---|---|
 //! | refusal | the table of [`hbbp_model::snapshot::loss`] |
 //! | dimension | the table of [`hbbp_analysis::mix::Dimension`]; a grouping of instructions is a taxonomy and needs no code |
@@ -105,7 +105,7 @@
 //! | export | a file in [`export`](hbbp_output::export), as pure lines of a snapshot |
 //! | form of a report | [`report`](hbbp_output::report), with its name in an enum of formats |
 //! | processor | the table of `hbbp-user/collect/src/uarch.rs`; its quirks in [`streams`](hbbp_model::streams) |
-//! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in `class_events.rs` beside it |
+//! | class that processors count | [`hbbp_model::snapshot::InstructionClass`], what belongs to it in [`blocks`](hbbp_code::blocks), its events in `class_events.rs` next to it |
 
 pub mod advice;
 pub mod cli;

@@ -106,7 +106,7 @@ fn without_paths(program: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Names with `.llvm.` in a list of nm's, each beside one that ends with its turn among those that are alike.
+/// Names with `.llvm.` in a list of nm's, each with one that ends in its index among equal ones.
 fn numbered(symbols: &str) -> String {
     let mut turns: BTreeMap<&str, u32> = BTreeMap::new();
     let mut numbered = String::new();

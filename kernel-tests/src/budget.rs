@@ -74,8 +74,8 @@ impl Taken {
     }
 }
 
-/// Runs the phases on one CPU beside a daemon with these options, from `settle` seconds after its start on, and returns what
-/// each took.
+/// Runs the phases on one CPU with a daemon with these options, from `settle` seconds after its start on, and returns
+/// the cost of each.
 ///
 /// # Errors
 /// As [`cost::measure`], and when the daemon lost anything.

@@ -3,13 +3,12 @@
 //! One guest runs a workload repeatedly, once for each tool and period, each run in its own span. Guest time is a
 //! function of the instructions. The emulated PMU counts all instructions of a span, including interrupts and eBPF
 //! programs, and the driver counts the stacks. Both tools make a complete recording: they start, sample, drain, and
-//! save a file. The cost of one stack is the slope of instructions over stacks, which excludes the workload and the
-//! start and end of the tool, except for what grows with the number of stacks.
+//! save a file. The cost of one stack is the slope of instructions over stacks. It excludes the workload and the start
+//! and end of the tool, except for parts that grow with the number of stacks.
 //!
 //! The slope includes the loop in which the emulated PMU delivers its records, as the interrupt handler of a real PMU
-//! would. That part is measured with a program that returns at once ([`Tool::Returning`]), and is reported beside the
-//! costs; it is not subtracted.
-//! These are results on a model of a processor.
+//! would. That part is measured with a program that returns at once ([`Tool::Returning`]), and is reported with the
+//! costs; it is not subtracted. These are results on a model of a processor.
 
 use std::path::Path;
 use std::time::Duration;
@@ -244,7 +243,8 @@ const MORE_CALLERS: u64 = 600_011;
 /// Sorting and system calls in turn, 330 million instructions in each round.
 const ROUND: &str = "heapsort 200000; storms syscalls 50000";
 
-/// Measures the overhead of both events, and that of cycles beside them, at their default periods over `rounds` rounds of work.
+/// Measures the overhead of both events, and that of additional cycles, at their default periods over `rounds` rounds
+/// of work.
 ///
 /// # Errors
 /// As [`measure`].

@@ -1,9 +1,11 @@
-//! What stacks and processes cost in instructions, beside `results/guards.txt`: figures that no change may make worse.
+//! What stacks and processes cost in instructions, compared with `results/guards.txt`: figures that no change may make
+//! worse.
 //!
-//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User code of stacks
-//! that are copied is held to a tenth above what was recorded; that of kept ones to a half, as below. With the kernel's instructions it is a quarter: what the kernel does with freed pages
-//! falls into one run or another, and two builds whose user code lay 1 % apart had 1760 and 1957 instructions of it for a stack; a
-//! process 19,688 and 17,823 in all. The program alone is held to a twentieth, as nothing else is in its figure.
+//! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User
+//! code of copied stacks may be a tenth above the recorded figure; that of cached ones a half, as below. With the
+//! kernel's instructions it is a quarter: what the kernel does with freed pages falls into one run or another, and two
+//! builds whose user code differed by 1 % had 1760 and 1957 instructions of it for a stack; a process 19,688 and 17,823
+//! in all. The program alone may differ by a twentieth, as nothing else is in its figure.
 
 use std::fs;
 
@@ -21,22 +23,23 @@ pub const SERIES: &str = "6.12";
 
 /// The most that user code, user code with the kernel, and a program may cost of what was recorded.
 const USER: f64 = 1.1;
-/// Nearly all user code for a stack of callchain is that for the few stacks that found no place and were copied, at some 1500
-/// instructions each: two in a hundred more are a tenth. By chance, builds alike took 207 and 235 with the least of three seeds.
+/// Nearly all user code for a stack of callchain is that for the few stacks that found no slot and were copied, at some
+/// 1500 instructions each: two in a hundred more are a tenth. By chance, builds alike took 207 and 235 with the least
+/// of three seeds.
 const USER_OF_KEPT: f64 = 1.5;
 const WITH_KERNEL: f64 = 1.25;
 const PROGRAM: f64 = 1.05;
 
-/// Seeds of chance, of which the least figure counts. Kept stacks that share a place in their table cost more, and which do hangs on
-/// the seed of its hash: user code for a stack of callchain took 179 to 308 instructions with seeds of the same builds. What the
-/// code itself takes is in all of them.
+/// Seeds of chance, of which the least figure counts. Cached stacks that share a slot in their table cost more, and
+/// which do hangs on the seed of its hash: user code for a stack of callchain took 179 to 308 instructions with seeds
+/// of the same builds. What the code itself takes is in all of them.
 const SEEDS: [u32; 3] = [1, 2, 3];
 
 /// Processes of the storm whose cost is measured: it lasts for longer than the two seconds from drain to drain, so that at least one
 /// falls into it, whenever the daemon was ready. The end of an interval does not.
 const PROCESSES: u32 = 3_000;
 
-/// A figure beside the recorded one.
+/// A figure and the recorded one.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Guard {
     /// Its name in `results/guards.txt`.
@@ -113,7 +116,8 @@ pub fn kept_stack(kernel: &Kernel, hardware_profile: &str) -> Result<Vec<Guard>>
     stack("callchain", kernel, hardware_profile, USER_OF_KEPT)
 }
 
-/// What `hbbp-sys` adds for a branch stack of a workload: in user code, and altogether beside a program that returns at once.
+/// What `hbbp-sys` adds for a branch stack of a workload: in user code, and in total, in addition to a program that
+/// returns at once.
 fn stack(name: &str, kernel: &Kernel, hardware_profile: &str, most_of_user: f64) -> Result<Vec<Guard>> {
     const PERIODS: [u64; 3] = [503, 1_009, 2_003];
     const TOOLS: [Tool; 2] = [Tool::Returning, Tool::HbbpSys];
@@ -150,9 +154,9 @@ pub fn programs(kernel: &Kernel, hardware_profile: &str) -> Result<Vec<Guard>> {
         .collect()
 }
 
-/// What a daemon and the kernel for it take for a process of a storm: the least of as many runs as [`SEEDS`], or the first that is kept. The
-/// guest's idle time goes by the clock of the host, so that one drain more falls into the storm at times: 26,471 instructions for a process,
-/// and 18,020 of the same build.
+/// The cost of a process of a storm, by a daemon and the kernel for it: the least of [`SEEDS`] runs, or the first
+/// within the bound. The guest's idle time goes by the clock of the host, so that one drain more falls into the storm
+/// at times: 26,471 instructions for a process, and 18,020 of the same build.
 ///
 /// # Errors
 /// As [`stacks`].
@@ -175,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_held_against_the_recorded_one() {
+    fn figure_is_compared_with_the_recorded_one() {
         let recorded = Guard::new("process".to_owned(), 1.0, 1.25).unwrap().recorded;
         let of = |ratio: f64| Guard::new("process".to_owned(), ratio * recorded, 1.25).unwrap();
         assert!(!of(1.2).is_exceeded() && of(1.3).is_exceeded());

@@ -1,4 +1,5 @@
-//! What the harness and PID 1 of the guest agree on: file names, the verdict line, the checkpoint, the files of both ways.
+//! What the harness and PID 1 of the guest agree on: file names, the verdict line, the checkpoint, the files in both
+//! directions.
 //!
 //! Files go to the guest and come back through the shared memory, from [`crate::layout::FILES`] on: a length in bytes
 //! (u64), then for each file the lengths of its name and of itself (u32, u64), its name and its bytes. The guest has read

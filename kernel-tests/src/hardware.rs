@@ -21,8 +21,9 @@ pub enum Clock {
 
 /// RAM of the guest in MiB: the root file system lives in it.
 pub(crate) const MEMORY: u64 = 2048;
-/// One device for its log, the one that stops it at the checkpoint, none that nobody asked for. The HPET's time is rounded when it
-/// is saved, and Linux 6.1 measures the time stamp counter by it: one more interrupt of the timer came after a checkpoint.
+/// One device for its log, the one that stops it at the checkpoint, no default devices. The HPET's time is rounded when
+/// it is saved, and Linux 6.1 measures the time stamp counter by it: one more interrupt of the timer came after a
+/// checkpoint.
 const PLAIN_MACHINE: [&str; 12] = [
     "-machine",
     "pc,memory-backend=ram,nvdimm=on,hpet=off",
@@ -51,10 +52,10 @@ const PATIENCE: &str = " rcupdate.rcu_cpu_stall_timeout=300 watchdog_thresh=60";
 /// numbers QEMU begins anew in each process: what follows a checkpoint would then differ from what follows a boot.
 const CPU: &str = "max,la57=off,-smap,-erms,-fsrm,-rdrand,-rdseed";
 
-/// QEMU 7.2 computes the flags after CMPXCHG16B from what it last stored of them, not from the instructions before it in the same
-/// block (target/i386/tcg/translate.c, `case 0x1c7` without `gen_update_cc_op`). Where a block begins after an interrupt, that is
-/// an operand of a comparison: a guest of four CPUs then failed within minutes, as half of a pointer stood in the flags that it
-/// saved. By instructions, a run that passed always passes.
+/// QEMU 7.2 computes the flags after CMPXCHG16B from what it last stored of them, not from the instructions before it
+/// in the same block (target/i386/tcg/translate.c, `case 0x1c7` without `gen_update_cc_op`). Where a block begins after
+/// an interrupt, that is an operand of a comparison: a guest of four CPUs then failed within minutes, as half of a
+/// pointer was in the flags that it saved. By instructions, a run that passed always passes.
 const WITHOUT_CMPXCHG16B: &str = ",-cx16";
 
 /// The hardware and the kernel of a guest.

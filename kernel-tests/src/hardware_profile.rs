@@ -31,7 +31,7 @@ pub struct HardwareProfile {
     /// Cycles that an instruction of each class takes (`latency.divide = 25`), at least one, see [`CLASSES`]. With
     /// `taken_cycles` this is the cost model: of the cycles event, of skids, and of the cycle counts of branch records.
     pub latency: [u32; CLASSES.len()],
-    /// Cycles that a near taken branch takes besides (`taken_cycles`).
+    /// Cycles that a near taken branch takes in addition (`taken_cycles`).
     pub taken_cycles: u32,
     /// Branch records hold the cycles since the branch before (`branch_cycles`), as Intel's do since Skylake.
     pub branch_cycles: bool,

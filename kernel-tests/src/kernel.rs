@@ -165,7 +165,7 @@ fn unpack(series: &str, root: &Path) -> Result<()> {
     )?;
     for entry in fs::read_dir(&downloads)? {
         let package = entry?.path();
-        // apt downloads again what arrived damaged, and leaves that beside it with another ending.
+        // apt downloads a damaged file again, and leaves it under another ending.
         if package.extension().is_some_and(|ending| ending == "deb") {
             host::run(Command::new("dpkg-deb").arg("-x").arg(package).arg(root))?;
         }

@@ -7,7 +7,7 @@
 
 /// "HBBPSIL1", the first eight bytes of the file, written by the plugin when it is loaded.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HBBPSIL1");
-/// Address of the memory in the guest: where QEMU begins to place such devices, after the RAM (hw/i386/pc.c,
+/// Address of the memory in the guest: where QEMU begins to map such devices, after the RAM (hw/i386/pc.c,
 /// `device_memory`).
 pub const ADDRESS: u64 = 4 << 30;
 /// Size of the file.
@@ -16,7 +16,7 @@ pub const BYTES: usize = 256 << 20;
 pub const MAX_CPUS: usize = 8;
 /// Most entries a branch stack can have (Intel LBR since Skylake, AMD LBRv2 at most).
 pub const MAX_DEPTH: usize = 32;
-/// Sampling counters per CPU: two would do for one tool, a second tool beside it needs its own two.
+/// Sampling counters per CPU: two would do for one tool, a second tool at the same time needs its own two.
 pub const COUNTERS: usize = 8;
 
 /// Addresses of the 256 interrupt gates, written by the driver before [`Doorbell::Attach`].

@@ -171,8 +171,8 @@ impl Machine {
             .copy(&format!("{}/{:02}-{name}", guest::MODULES, self.modules), path)
     }
 
-    /// Boots for this run alone, in place of continuing a guest that has booted. It stops at the checkpoint as well: the stop
-    /// moves the guest's clock by some instructions.
+    /// Boots for this run alone, instead of continuing a guest that has booted. It stops at the checkpoint as well: the
+    /// stop moves the guest's clock by some instructions.
     pub fn cold(mut self) -> Self {
         self.start = Start::Cold;
         self

@@ -59,7 +59,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// Saves what a stopped guest has beside its memory.
+    /// Saves what a stopped guest has in addition to its memory.
     ///
     /// # Errors
     /// When QEMU cannot.

@@ -29,7 +29,7 @@ const PROGRAM: &str = "zstd_round_trip";
 /// What it compresses, in the guest.
 const INPUT: &str = "/opt/input";
 
-/// Flags of every build. BOLT needs relocations, and debug information must tell inlined calls apart.
+/// Flags of every build. BOLT needs relocations, and debug information must distinguish inlined calls.
 const FLAGS: [&str; 12] = [
     "-O2",
     "-g",

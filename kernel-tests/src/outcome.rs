@@ -109,7 +109,7 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        // What cannot be removed is left to the host's own cleaning; there is nobody to tell here.
+        // What cannot be removed is left to the host's own cleaning; it cannot be reported here.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,8 +1,8 @@
 //! What the program on branch stacks takes for one of them, as the kernel measures it (`kernel.bpf_stats_enabled`).
 //!
-//! The guest's clock counts instructions, and so does the kernel's measure of a program, to which it adds the reading of the clock
-//! itself. What the perf core and the emulated PMU do beside the program is not in it, nor what the kernel does with freed
-//! pages: a change of the program alone shows, however small it is beside those.
+//! The guest's clock counts instructions, and so does the kernel's measure of a program, to which it adds the reading
+//! of the clock itself. What the perf core and the emulated PMU add is not in it, nor what the kernel does with freed
+//! pages: a change of the program alone shows, however small it is compared with those.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const PERIOD: u64 = 1_009;
 /// What a program did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Runs {
-    /// How often it ran.
+    /// Number of its runs.
     pub n: u64,
     /// Instructions for each run, the reading of the clock included.
     pub each: f64,
@@ -47,7 +47,7 @@ pub fn measure(workload: &Workload, kernel: &Kernel, hardware_profile: &str) -> 
     most_run(&outcome.text("fdinfo")?).context("the kernel measured no program on perf events")
 }
 
-/// The program on perf events that ran most often: that on instructions never does.
+/// The program on perf events with the most runs: that on instructions never has.
 fn most_run(fdinfo: &str) -> Option<Runs> {
     let (mut kind, mut id, mut time, mut all) = (0, 0, 0, BTreeMap::new());
     for line in fdinfo.lines() {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_that_ran_most_is_found() {
+    fn most_frequently_started_program_is_found() {
         let of = |kind, id, time, n| {
             format!(
                 "pos:\t0\nflags:\t02\nprog_type:\t{kind}\nprog_tag:\t00ff\nprog_id:\t{id}\nrun_time_ns:\t{time}\nrun_cnt:\t{n}\n"

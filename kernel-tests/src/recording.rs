@@ -24,7 +24,7 @@ perf record -q -a -m 4M EVENTS -o /out/perf.data -- COMMAND >&2 || exit 2
 busybox cp $HOME/.debug/*kernel.kcore*/*/*/* /out/
 ";
 
-/// A recording beside its reference.
+/// A recording with its reference.
 pub struct Recorded {
     program: PathBuf,
     outcome: Outcome,

@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> Result<Reference> {
     Reference::parse(&bytes).with_context(|| format!("{} is not a whole reference file", path.display()))
 }
 
-/// How often each instruction ran: address to executions, over overlapping blocks.
+/// How often each instruction was executed: address to executions, over overlapping blocks.
 pub fn per_address<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     for block in blocks {

@@ -1,10 +1,10 @@
 //! Repeated measurements of one workload in one boot: how errors decrease with the number of samples, and whether the
 //! standard errors of the report are calibrated.
 //!
-//! The clock of these runs counts instructions, so a boot is repeatable and two boots are one measurement. Runs within a
-//! boot are independent for two reasons: kernel memory, process ids and the positions of timer interrupts differ between
-//! runs, and each run has different prime periods, so that two runs sample the same instructions only by chance.
-//! The seed of the hardware profile has no effect: `ideal` uses no random numbers.
+//! The clock of these runs counts instructions, so a boot is repeatable and two boots are one measurement. Runs within
+//! a boot are independent for two reasons: kernel memory, process ids and the positions of timer interrupts differ
+//! between runs, and each run has different prime periods. So two runs sample the same instructions only by chance. The
+//! seed of the hardware profile has no effect: `ideal` uses no random numbers.
 
 use std::fs;
 use std::path::Path;

@@ -153,7 +153,7 @@ fn send_lines(stream: impl Read, lines: &mpsc::Sender<String>) {
     while let Ok(1..) = reader.read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
         line.clear();
-        // The watcher has left: nobody wants the rest.
+        // The watcher has left: the remainder is unwanted.
         if lines.send(text).is_err() {
             return;
         }

@@ -1,7 +1,7 @@
 //! What the witness saw: samples as an eBPF program got them, written in the guest and read on the host.
 //!
-//! The witness (`src/bin/guest-witness.rs`) leaves `/out/samples`, [`Seen::BYTES`] for each sample in the
-//! order of their arrival, and `/out/witness`, the number of times that its program ran.
+//! The witness (`src/bin/guest-witness.rs`) leaves `/out/samples`, [`Seen::BYTES`] for each sample in the order of
+//! their arrival, and `/out/witness`, the number of runs of its program.
 
 use anyhow::{Result, bail};
 
@@ -20,7 +20,7 @@ pub struct Seen {
     pub tgid: u32,
     /// The current task.
     pub pid: u32,
-    /// CPU it ran on.
+    /// CPU of the sample.
     pub cpu: u32,
     /// [`crate::layout::EVENT_INSTRUCTIONS`] or [`crate::layout::EVENT_TAKEN`].
     pub event: u32,

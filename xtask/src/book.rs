@@ -1,9 +1,10 @@
 //! `cargo xtask book`: writes the generated parts of README and book, and builds the pages with mdBook.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::command;
 use crate::setup::{self, Install, Needs};
@@ -12,7 +13,13 @@ use crate::tidy;
 /// Where the pages go, as the file `book.toml` says.
 const FOLDER: &str = "target/book";
 
-/// Writes the tables from the results and the reference from the program, then the pages where mdBook is installed.
+/// The version of mdBook that is installed where the machine has none.
+const VERSION: &str = "0.5.4";
+
+/// Where it is installed: in the workspace, so that no program of the user changes.
+const TOOL: &str = "target/mdbook";
+
+/// Writes the tables from the results and the reference from the program, then the pages.
 pub(crate) fn book(install: Install) -> Result<()> {
     let root = command::workspace();
     for (path, text) in tidy::outdated_tables()? {
@@ -23,13 +30,39 @@ pub(crate) fn book(install: Install) -> Result<()> {
     let mut reference = command::cargo();
     reference.args(["test", "--release", "--package", "hbbp-user", "--test", "manual"]);
     command::run(reference.args(["--", "reference"]).env("HBBP_UPDATE", "1"))?;
-    let is_there = Command::new("mdbook").arg("--version").output();
-    if !is_there.is_ok_and(|output| output.status.success()) {
-        println!("no pages, as mdbook is missing; to install it: cargo install --locked mdbook");
-        return Ok(());
-    }
-    let mut mdbook = Command::new("mdbook");
+    let mut mdbook = Command::new(mdbook(install)?);
     command::run(mdbook.arg("build").arg(root.join("hbbp-user/book")))?;
     println!("the book is in {FOLDER}");
     Ok(())
+}
+
+/// The mdBook of the machine, else that of the workspace, which is installed if it is missing.
+fn mdbook(install: Install) -> Result<PathBuf> {
+    let of_machine = PathBuf::from("mdbook");
+    let version = Command::new(&of_machine).arg("--version").output();
+    if version.is_ok_and(|output| output.status.success()) {
+        return Ok(of_machine);
+    }
+    let folder = command::workspace().join(TOOL);
+    let program = folder.join("bin/mdbook");
+    if program.is_file() {
+        return Ok(program);
+    }
+    let arguments = [
+        "install",
+        "--quiet",
+        "--locked",
+        "--no-default-features",
+        "--version",
+        VERSION,
+    ];
+    let line = format!("cargo {} mdbook --root {TOOL}", arguments.join(" "));
+    ensure!(
+        install == Install::Do,
+        "mdbook is missing; install it with `{line}`"
+    );
+    println!("mdbook is missing; installing it with `{line}`");
+    let mut cargo = command::cargo();
+    command::run(cargo.args(arguments).arg("mdbook").arg("--root").arg(&folder))?;
+    Ok(program)
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask build`: leaves `target/release/hbbp-sys`, with the eBPF object in it, and its debug information beside it.
+//! `cargo xtask build`: leaves `target/release/hbbp-sys`, with the eBPF object in it, and its debug information next to
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ pub(crate) fn build(install: Install) -> Result<()> {
     split(&command::workspace().join(PROGRAM)).map(drop)
 }
 
-/// Moves debug information and symbols to a file of their own, beside the program, and gives its path: they are six times as
-/// large as the program, and debuggers find them by the link in it.
+/// Moves debug information and symbols to a file of their own, next to the program, and gives its path: they are six
+/// times as large as the program, and debuggers find them by the link in it.
 ///
 /// cargo keeps the linked program under another name, and puts it back here with its next build.
 pub(crate) fn split(program: &Path) -> Result<PathBuf> {

@@ -9,8 +9,8 @@ use crate::setup::{self, Install, Needs};
 use crate::test::{self, TestArgs};
 use crate::tidy;
 
-/// Formatting, our own rules, lints and documentation with warnings as errors, dependencies, and all tests; stops at the
-/// first that fails. What takes seconds stands first.
+/// Formatting, our own rules, lints and documentation with warnings as errors, dependencies, and all tests; stops at
+/// the first that fails. The quick checks come first.
 pub(crate) fn ci(install: Install) -> Result<()> {
     step("set-up", || setup::setup(Needs::Test, install))?;
     step("formatting", || {

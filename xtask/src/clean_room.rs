@@ -34,7 +34,7 @@ const NETWORK: [&str; 5] = [
     "etc/hosts",
 ];
 
-/// The names under which rustup stands in for the programs of a toolchain.
+/// The names under which rustup replaces the programs of a toolchain.
 const PROXIES: [&str; 7] = [
     "cargo",
     "rustc",

@@ -18,7 +18,7 @@ const PASSED_ON: [&str; 4] = ["vm", "bench", "demo", "learn"];
 const EXPERIMENTS: &str = "kernel-tests-experiments";
 const LEARN: &str = "kernel-tests-learn";
 
-/// The option of xtask that may stand among the arguments of the tasks that set something up.
+/// The option of xtask that may be among the arguments of the tasks that set something up.
 const NO_INSTALL: &str = "--no-install";
 
 /// Splits a command line into the words of xtask and those that are passed on as they are, `--` included.

@@ -2,7 +2,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a terminal program tells what it does as it goes"
+    reason = "a terminal program prints its progress"
 )]
 
 mod book;

@@ -73,7 +73,7 @@ pub(crate) fn release(install: Install) -> Result<()> {
     Ok(())
 }
 
-/// What is in it stands in the manifest of the program (`package.metadata.deb`).
+/// Its contents are listed in the manifest of the program (`package.metadata.deb`).
 fn debian_package(release: &Release) -> Result<()> {
     let mut deb = command::cargo();
     deb.args(["deb", "--quiet", "--no-build", "--no-strip", "--package", PACKAGE]);

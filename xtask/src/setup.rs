@@ -25,7 +25,7 @@ const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-d
 /// The nightly compiler for the eBPF object elsewhere: one whose LLVM our linker reads.
 const NIGHTLY: &str = "nightly-2026-05-20";
 
-/// What the tests of hbbp-user compile their workloads with, and run beside the program.
+/// What the tests of hbbp-user compile their workloads with, and run together with the program.
 const USER_TEST_PACKAGES: [&str; 6] = ["gcc", "libc6-dev", "binutils", "valgrind", "tmux", "systemd"];
 
 /// Programs that read what we write; of LLVM, those of the version that links the eBPF object are mostly there already.

@@ -47,7 +47,7 @@ impl System {
         }
     }
 
-    /// Whether apt installs here: then we can tell what is missing, and install it.
+    /// Whether apt installs here: then what is missing is known, and can be installed.
     pub(crate) fn has_apt(self) -> bool {
         matches!(self, Self::Debian | Self::Ubuntu)
     }

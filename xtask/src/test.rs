@@ -56,7 +56,7 @@ const TIERS: [Tier; 3] = [Tier::Unit, Tier::Live, Tier::Vm];
 const LIVE_TARGET: &str = "live";
 const VM_TARGET: &str = "vm";
 
-/// Tells the vm tier the only kernel to boot.
+/// Passes the vm tier the only kernel to boot.
 const ONLY_KERNEL: &str = "HBBP_TEST_KERNEL";
 
 /// The kernel that the default run boots, and the one that is left for `--rest`.

@@ -76,8 +76,8 @@ struct ProgramInfo {
     run_cnt: u64,
 }
 
-/// Runs of a program that the kernel measured, and the time that they took; both stand still unless `kernel.bpf_stats_enabled`
-/// is set.
+/// Runs of a program that the kernel measured, and the time that they took; both stay constant unless
+/// `kernel.bpf_stats_enabled` is set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProgramRuns {
     /// How many were measured.
@@ -97,11 +97,11 @@ pub(crate) fn program_runs(program: BorrowedFd<'_>) -> io::Result<ProgramRuns> {
     })
 }
 
-/// Most functions of a program (`BPF_MAX_SUBPROGS` in include/linux/bpf_verifier.h, and a place for the program itself).
+/// Most functions of a program (`BPF_MAX_SUBPROGS` in include/linux/bpf_verifier.h, and one for the program itself).
 const MOST_FUNCTIONS: usize = 257;
 
-/// First byte and length of each function of all BPF programs that are loaded, as far as the kernel tells: for that it asks for
-/// CAP_SYS_ADMIN. /proc/kallsyms has their starts alone.
+/// First byte and length of each function of all BPF programs that are loaded, as far as the kernel reports them, which
+/// requires CAP_SYS_ADMIN. /proc/kallsyms has their starts alone.
 pub fn code_of_programs() -> Vec<(Va, u64)> {
     let mut all = Vec::new();
     for program in loaded_programs().flatten().filter_map(|info| info.fd().ok()) {
@@ -120,7 +120,7 @@ fn add_code(program: BorrowedFd<'_>, all: &mut Vec<(Va, u64)>) -> io::Result<()>
         jited_func_lens: lengths.as_mut_ptr().expose_provenance() as u64,
         ..ProgramInfo::default()
     };
-    // SAFETY: both lists live through the call and have as many places as stated.
+    // SAFETY: both lists live through the call and have the stated number of entries.
     unsafe { read_info(program, &mut info) }?;
     let n = info.nr_jited_ksyms.min(info.nr_jited_func_lens) as usize;
     let told = starts.iter().zip(&lengths).take(n);
@@ -133,7 +133,7 @@ fn add_code(program: BorrowedFd<'_>, all: &mut Vec<(Va, u64)>) -> io::Result<()>
 
 /// # Safety
 ///
-/// The lists that are asked for must live through the call and have as many places as stated.
+/// The lists that are asked for must live through the call and have the stated number of entries.
 unsafe fn read_info(program: BorrowedFd<'_>, info: &mut ProgramInfo) -> io::Result<()> {
     let mut attr = InfoAttr {
         fd: program.as_raw_fd().cast_unsigned(),

@@ -1,7 +1,8 @@
 //! The kernel's description of its own types (BTF, Documentation/bpf/btf.rst): the members of its structures.
 //!
-//! It is read in one pass, which takes some ten instructions for each of 140,000 types; a reader that makes a value of each, or
-//! searches all of them for each name, takes ten times as many, which is a part of what a recording costs at its start.
+//! It is read in one pass, which takes some ten instructions for each of 140,000 types; a reader that makes a value of
+//! each, or searches all of them for each name, takes ten times that number: this is a part of what a recording costs
+//! at its start.
 
 use std::fs;
 

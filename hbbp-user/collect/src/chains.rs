@@ -36,7 +36,7 @@ pub struct Chained {
     pub event: u32,
     /// The interrupted address and the return addresses, innermost first.
     pub frames: Vec<u64>,
-    /// What stood on top of the stack of user code; 0 where that could not be read.
+    /// The value on top of the user stack; 0 where that could not be read.
     pub top: u64,
     /// Samples, and their periods.
     pub tally: Tally,

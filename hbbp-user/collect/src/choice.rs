@@ -17,16 +17,16 @@ pub struct Choice {
     pub branch_period: Option<u64>,
     /// How long the run is expected to last.
     pub duration: Option<Duration>,
-    /// `--time`: the period of cycles that are sampled beside executions; `None` where they are not.
+    /// `--time`: the period of cycles that are sampled in addition to executions; `None` where they are not.
     pub time: Option<u64>,
     /// `--callers`: the samples of time carry call chains.
     pub callers: bool,
     /// Whether each ring has branch stacks by an event of its own.
     pub stacks: StackEvents,
-    /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not distinguished.
-    /// Kernel code is to be kept separate by process with them.
+    /// What makes a slice, whose length is followed by periods that were not said; `None` where slices are not
+    /// distinguished. With them, kernel code is counted separately for each process.
     pub slices: Option<SliceCut>,
 }
 
-/// The names that `--event` knows beside `PMU/../`.
+/// The names that `--event` knows in addition to `PMU/../`.
 pub(crate) const NAMES: [&str; 5] = ["branches", "instructions", "cycles", "cpu-clock", "task-clock"];

@@ -74,8 +74,8 @@ impl OfPmu {
         countable
     }
 
-    /// How many events can count at the same time, beside those that sample. These stand aside for others that only count, so that
-    /// nothing is sampled yet.
+    /// How many events can count together with those that sample. Sampling is paused for others that only count, so
+    /// nothing may be sampled yet.
     pub(super) fn capacity(&self, cpu: u32, events: &[RingEvent]) -> io::Result<usize> {
         /// No processor has more counters than this (Intel SDM vol. 3B, architectural performance monitoring: 8 to 10 general
         /// ones and some fixed ones).

@@ -11,8 +11,8 @@ use super::pmu::{DEVICES, read_pmus};
 use super::scope::Scope;
 use super::source::{Source, core_of};
 
-/// The counters of classes beside these events, one for each of their PMUs; none where single tasks or cgroups are measured, whose
-/// events come and go with them. What cannot be counted has a sentence.
+/// The class counters that run with these events, one for each of their PMUs; none where single tasks or cgroups are
+/// measured, whose events come and go with them. What cannot be counted has a sentence.
 pub(super) fn open_classes(
     counting: ClassCounting,
     sources: &[Source],
@@ -66,7 +66,7 @@ fn of_pmus(sources: &[Source], cpus: &[u32]) -> Vec<OfPmu> {
                 .collect(),
         });
     }
-    // What only some kinds of cores count would be a part of the whole that nobody knows.
+    // What only some kinds of cores count would be an unknown part of the whole.
     let everywhere = |event: &ClassEvent, pmus: &[OfPmu]| {
         let has = |pmu: &OfPmu| pmu.events.iter().any(|other| other.class == event.class);
         pmus.iter().filter(|pmu| !pmu.cpus.is_empty()).all(has)

@@ -18,7 +18,7 @@ pub(super) struct Measured {
     pub(super) count: u64,
     /// Time in ns in which it had a counter.
     pub(super) running: u64,
-    /// Instructions of its ring in the same time; 0 where these were not counted beside it.
+    /// Instructions of its ring in the same time; 0 where these were not counted with it.
     pub(super) instructions: u64,
 }
 

@@ -1,11 +1,12 @@
-//! Counts of classes of instructions beside the sampling events, by ring: loads, stores, kinds of branches, and so on.
+//! Counts of classes of instructions along with the sampling events, by ring: loads, stores, kinds of branches, and so
+//! on.
 //!
-//! There are more of them than counters. They stand in sets that fit beside the sampling events, of which one counts at a time,
-//! and the sets take turns. This program makes them do so, and not the kernel. The kernel's own multiplexing would work
-//! too, since sampling events are pinned and it rotates only others; but it interrupts every CPU each few ms, idle ones
-//! included, and does not tell what a ring retired meanwhile. Here each set holds the retired instructions of both rings as
-//! well, so that a part of the run is extrapolated by instructions rather than by time, and how much turns differ is
-//! seen.
+//! There are more of them than counters. They are divided into sets that fit next to the sampling events, and the sets
+//! count in turn. This program rotates them, not the kernel. The kernel's own multiplexing would work too, since
+//! sampling events are pinned and it rotates only others; but it interrupts every CPU each few ms, idle ones included,
+//! and does not report what a ring retired meanwhile. Here each set holds the retired instructions of both rings as
+//! well. So a part of the run is extrapolated by instructions rather than by time, and the variance between turns is
+//! known.
 //!
 //! Sampling events never lose a counter to a class: they are pinned, so that the kernel gives them counters first; a set is a
 //! group that is not, and counts only with all its events at once. How large a set may be is tried out before the start on
@@ -23,7 +24,7 @@ use hbbp_model::addr::Ring;
 use hbbp_model::advice::Advised;
 use hbbp_model::snapshot::ClassCount;
 
-/// Whether classes of instructions are counted beside the samples.
+/// Whether classes of instructions are counted along with the samples.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClassCounting {
     /// Where there are counters for them.
@@ -36,7 +37,7 @@ pub enum ClassCounting {
 /// No turn is shorter than this, the step of the timers here; the first ones are, so that short runs have many of each set.
 const SHORTEST_TURN: Duration = Duration::from_millis(1);
 
-/// A turn is no longer than this: then a run of minutes has as many as it needs.
+/// A turn is no longer than this: a run of minutes then has enough of them.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
 /// A turn is as long as this part of the time since the start, so that each set has some tens of them in runs of any length.
@@ -69,7 +70,8 @@ struct Set {
 }
 
 impl ClassCounters {
-    /// Opens the events of a PMU, disabled. `None` where none can count beside the samples. What is left out has a sentence.
+    /// Opens the events of a PMU, disabled. `None` where none can count along with the samples. What is left out has a
+    /// sentence.
     pub(super) fn open(pmu: &OfPmu, notes: &mut Vec<String>) -> io::Result<Option<Self>> {
         let Some(&cpu) = pmu.cpus.first() else {
             return Ok(None);
@@ -230,8 +232,8 @@ fn own_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Divides the events into sets of at most `capacity`, by their indices. The instructions of both rings are in each set, if
-/// there are counters for others beside them.
+/// Divides the events into sets of at most `capacity`, by their indices. The instructions of both rings are in each
+/// set, if that leaves counters for others.
 fn sets(events: &[RingEvent], capacity: usize) -> Vec<Vec<usize>> {
     let is_instructions = |event: &usize| events.get(*event).is_some_and(RingEvent::is_instructions);
     let (always, others): (Vec<usize>, Vec<usize>) = (0..events.len()).partition(is_instructions);
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_count_beside_every_set() {
+    fn instructions_count_with_every_set() {
         let events = events(&[Class::Instructions, Class::Loads, Class::Stores, Class::Calls]);
         assert_eq!(sets(&events, 8), [[0, 1, 2, 3, 4, 5, 6, 7]]);
         assert_eq!(sets(&events, 5), [[0, 1, 2, 3, 4], [0, 1, 5, 6, 7]]);

@@ -143,9 +143,9 @@ impl Collector {
         self.layouts.1
     }
 
-    /// Tells where the kernel changes from one task to the next (`__switch_to_asm` in arch/x86/entry/entry_64.S), start and
-    /// length: a branch in there marks a context switch in a stack, and user entries older than that belong to another
-    /// process. To be called before [`Self::enable`].
+    /// Sets the range of code where the kernel changes from one task to the next (`__switch_to_asm` in
+    /// arch/x86/entry/entry_64.S), start and length: a branch in there marks a context switch in a stack, and user
+    /// entries older than that belong to another process. To be called before [`Self::enable`].
     pub fn tell_switch(&self, start: u64, len: u64) {
         if let Some(stacks) = &self.counted.stacks {
             stacks.tell_switch(start, len);
@@ -219,7 +219,7 @@ impl Collector {
         self.counters.has_rings_apart()
     }
 
-    /// Has such rings take stacks by what they ran since the last call, while the events run.
+    /// Sets the periods of such rings by their activity since the last call, while the events run.
     pub fn share_out(&mut self) -> anyhow::Result<()> {
         self.counters.share_out()
     }
@@ -235,7 +235,7 @@ impl Collector {
         self.counters.is_adaptable()
     }
 
-    /// The period of each clock event, by number; what its samples weigh.
+    /// The period of each clock event, by number; the weight of its samples.
     pub fn clock_periods(&self) -> Vec<Option<u64>> {
         self.counters.clock_periods()
     }
@@ -312,7 +312,7 @@ impl Collector {
     }
 }
 
-/// What tells of modules; `None`, with a note, where it cannot be had.
+/// The programs that report modules; `None`, with a note, where it cannot be had.
 fn open_modules(object: &mut Object, layout: ModuleLayout, notes: &mut Vec<String>) -> Option<Modules> {
     let why = |error| notes.push(no_modules(&format!("{error:#}")));
     Modules::open(object, layout).map_err(why).ok()

@@ -34,14 +34,14 @@ pub(super) struct Counters {
     events: Vec<Sampled>,
     /// All periods times this are those of the start ([`Self::set_scale`]).
     scale: f64,
-    /// What the kernel and user code ran when totals were taken last ([`Self::ran`]).
+    /// Instructions of kernel and user code when totals were taken last ([`Self::ran`]).
     ran_before: [u64; 2],
 }
 
 /// What the samples with branch stacks brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StacksSeen {
-    /// Too few such samples have arrived to tell, or none is asked for.
+    /// Too few such samples have arrived to decide, or none is asked for.
     NotYet,
     /// At least one held branches.
     Filled,
@@ -145,8 +145,8 @@ impl Counters {
         Ok(())
     }
 
-    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while the events still
-    /// stand still.
+    /// Sets the periods to those of the start times `scale`. To be called after [`Self::take_totals`], while the events
+    /// are still disabled.
     pub(super) fn set_scale(&mut self, scale: f64) -> anyhow::Result<()> {
         for event in self.events.iter_mut().filter(|event| event.is_used) {
             let Period::Fixed(period) = event.source.request.period else {
@@ -180,13 +180,13 @@ impl Counters {
         self.events.iter().map(period).collect()
     }
 
-    /// What the programs of each event ran so far: samples, and what the kernel measured of their run time.
+    /// Runs of the programs of each event so far: samples, and their run time by the kernel's measure.
     pub(super) fn runs(&self, cpus: &Cpus) -> Vec<Runs> {
         let numbers = self.events.iter().zip(0usize..);
         let runs = numbers.map(|(event, number)| Runs {
             has_stack: event.has_stack(),
             samples: sum(&cpus.stats(number)).runs,
-            // Without the sysctl both stand still.
+            // Without the sysctl both stay 0.
             measured: program_runs(event.program.as_fd()).unwrap_or_default(),
         });
         runs.collect()
@@ -230,8 +230,8 @@ impl Counters {
         self.events.iter().try_for_each(Sampled::stop)
     }
 
-    /// What the events counted since the last call, and what of their samples was lost. To be called while they stand
-    /// still.
+    /// What the events counted since the last call, and what of their samples was lost. To be called while they are
+    /// disabled.
     pub(super) fn take_totals(&mut self, cpus: &Cpus, stacks: Option<&Stacks>) -> anyhow::Result<Totals> {
         let mut totals = Totals::default();
         self.ran_before = self.ran();
@@ -268,7 +268,8 @@ impl Counters {
         self.events.iter().any(|event| event.ring().is_some())
     }
 
-    /// Has each ring with an event of its own take stacks by what it ran since totals were taken last, while the events run.
+    /// Sets the period of each ring with an event of its own by its activity since totals were taken last, while the
+    /// events run.
     pub(crate) fn share_out(&mut self) -> anyhow::Result<()> {
         let [kernel, user] = self.ran_since();
         let scale = self.scale;

@@ -4,13 +4,14 @@ use std::io;
 
 use super::perf::{Counting, Group, Perf};
 
-/// The events of a set on one CPU: those after the first are kept open beside it.
+/// The events of a set on one CPU: those after the first are kept open with it.
 pub(super) struct CpuGroup {
     leader: Perf,
     _others: Vec<Perf>,
     /// What it had counted at the end of its last turn.
     pub(super) before: Group,
-    /// Whether it counts no more: the kernel takes groups apart when their CPU goes offline. What it counted until then is good.
+    /// Whether it counts no more: the kernel dissolves groups when their CPU goes offline. What it counted until then
+    /// is good.
     has_ended: bool,
 }
 
@@ -48,7 +49,7 @@ impl CpuGroup {
         read
     }
 
-    /// Whether it has counters now, beside what else counts.
+    /// Whether it has counters now, with the other events that count.
     pub(super) fn fits(&self) -> io::Result<bool> {
         self.leader.enable()?;
         let read = self.leader.read_group(self.before.counts.len());

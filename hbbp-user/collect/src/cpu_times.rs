@@ -1,4 +1,4 @@
-//! Times in which a CPU ran nothing that could be sampled: idle time and steal time, from /proc/stat.
+//! Times of a CPU that cannot be sampled: idle time and steal time, from /proc/stat.
 //!
 //! The text is interpreted here and not by procfs, because that crate counts the lines, and a CPU that is offline has
 //! none.
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use hbbp_model::snapshot::run::Event;
 
-/// The times of each CPU since boot, by its number; empty where the kernel does not tell.
+/// The times of each CPU since boot, by its number; empty where the kernel does not report them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CpuTimes(HashMap<u32, Times>);
 
@@ -16,7 +16,7 @@ pub struct CpuTimes(HashMap<u32, Times>);
 struct Times {
     /// Idle, or waiting for the disk.
     idle: u64,
-    /// The hypervisor ran something else although the CPU had work to do; `None` before Linux 2.6.11.
+    /// The hypervisor used the CPU for something else although it had work to do; `None` before Linux 2.6.11.
     steal: Option<u64>,
 }
 

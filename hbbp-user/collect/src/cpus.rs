@@ -15,13 +15,14 @@ use super::object::Object;
 /// All CPUs that there may be, by number.
 pub(crate) struct Cpus {
     mapped: Mapped<Cpu>,
-    /// How many have a place for branch stacks, and how many may have one.
+    /// How many have a slot for branch stacks, and how many may have one.
     placed: AtomicU32,
     places: u32,
 }
 
 impl Cpus {
-    /// Takes them from the object, which has this number of places for branch stacks, and gives one to each that is online.
+    /// Takes them from the object, which has this number of slots for branch stacks, and gives one to each that is
+    /// online.
     pub(crate) fn open(object: &mut Object, places: u32, online: &[u32]) -> anyhow::Result<Self> {
         let cpus = Self {
             mapped: Mapped::open(object, name::CPUS)?,
@@ -35,7 +36,8 @@ impl Cpus {
         Ok(cpus)
     }
 
-    /// Gives a CPU a place for its branch stacks, which it then keeps. To be called before events run there, by one thread.
+    /// Gives a CPU a slot for its branch stacks, which it then keeps. To be called before events run there, by one
+    /// thread.
     ///
     /// # Errors
     /// When all are taken.
@@ -98,7 +100,7 @@ impl Cpus {
         }
     }
 
-    /// Gives the places of all stacks before this one back to the programs.
+    /// Releases the entries of all stacks before this one to the programs.
     pub(crate) fn read_until(&self, cpu: usize, next: u64) {
         if let Some(tail) = self.number(cpu, offset_of!(Cpu, tail)) {
             tail.store(next, Ordering::Release);

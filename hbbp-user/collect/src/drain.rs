@@ -50,8 +50,8 @@ impl CountMaps {
         })
     }
 
-    /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be drained,
-    /// and so should one whose counts have slices in place of intervals.
+    /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be
+    /// drained, and so should one whose counts have slices instead of intervals.
     pub(crate) fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
         let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
         if self.slices.is_some()

@@ -1,7 +1,7 @@
 //! Which events a run samples: the best rung of the ladder that the kernel opens, or what the user asks for.
 //!
-//! The ladder: branch stacks beside retired instructions; instructions alone; core cycles; the clock.
-//! Each rung has its events once for each PMU of the machine.
+//! The ladder: branch stacks with retired instructions; instructions alone; core cycles; the clock. Each rung has its
+//! events once for each PMU of the machine.
 
 use std::path::Path;
 
@@ -71,8 +71,8 @@ pub(crate) fn choose(choice: &Choice) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// What samples time beside these events. A PMU that buffers its records has no call chains for them, and then it is the
-/// clock, with as many nanoseconds as cycles were asked for.
+/// The event that samples time along with these. A PMU that buffers its records has no call chains for them, and then
+/// it is the clock, with as many nanoseconds as cycles were asked for.
 fn time_beside(sources: &[Source], period: u64, callers: bool) -> anyhow::Result<Vec<Source>> {
     let mut cycles = cycles_beside(sources, period)?;
     if callers {
@@ -87,8 +87,8 @@ fn time_beside(sources: &[Source], period: u64, callers: bool) -> anyhow::Result
     Ok(cycles)
 }
 
-/// Cycles on each PMU that counts executions, as precise as its instructions are: a processor without precise instructions has
-/// no precise cycles on the same counters. Where the events already tell the time, nothing is added.
+/// Cycles on each PMU that counts executions, as precise as its instructions are: a processor without precise
+/// instructions has no precise cycles on the same counters. Where the events already measure time, nothing is added.
 fn cycles_beside(sources: &[Source], period: u64) -> anyhow::Result<Vec<Source>> {
     let pmus = read_pmus(Path::new(DEVICES));
     let counting = pmus.iter().filter_map(|pmu| {
@@ -102,12 +102,12 @@ fn cycles_beside(sources: &[Source], period: u64) -> anyhow::Result<Vec<Source>>
     });
     let cycles = counting.map(|(pmu, precise)| {
         let mut source = cycles(pmu);
-        // Levels 1 and 2 of the generic event are those that the kernel has a precise event in place of it for
+        // Levels 1 and 2 of the generic event are those for which the kernel has a precise replacement
         // (intel_pebs_aliases in arch/x86/events/intel/core.c, Linux v6.12).
         source.request.precise = precise.min(2);
         source.request.period = Period::Fixed(period);
         settle(source).context(Advised::new(
-            "time cannot be sampled beside executions",
+            "time cannot be sampled in addition to executions",
             Advice::LeaveOutTime,
         ))
     });

@@ -1,4 +1,4 @@
-//! Collection: perf events, the programs on them, the count maps they count in, and the sideband beside them.
+//! Collection: perf events, the programs on them, the count maps they count in, and the sideband records.
 //!
 //! Nothing here knows what an address means; that is the matter of `hbbp-resolve`, which in turn knows nothing of
 //! perf events. The program calls, in this order: [`Collector::open`], [`Collector::enable`], then

@@ -22,9 +22,9 @@ const COUNTS_OF_THREAD: u32 = 4;
 const STREAMS: u32 = 1 << 20;
 
 /// How many taken branches a CPU may take in the time that a ring lasts: those of a system call of five hundred million
-/// instructions, every other one a taken branch, that gives the CPU to nobody; one that chooses functions to trace has taken a
-/// hundred million instructions on Linux 6.1. That is 0.25 s at a thousand million a second, which is more than any takes for
-/// long. From a quarter of that on user space is awake, and has the rest to get a CPU.
+/// instructions, every other one a taken branch, that never yields the CPU; one that chooses functions to trace has
+/// taken a hundred million instructions on Linux 6.1. That is 0.25 s at a thousand million a second, which is more than
+/// any takes for long. From a quarter of that on user space is awake, and has the remaining time to get a CPU.
 const BRANCHES: u64 = 250_000_000;
 /// The most stacks in the ring of a CPU, as periods below 15,000 branches have on few CPUs: 26 MB.
 const MOST_STACKS: u64 = 1 << 15;
@@ -33,8 +33,9 @@ const LEAST_STACKS: u64 = 1 << 8;
 /// All rings together take no more memory than this, unless there are too many CPUs for the fewest.
 const ALL_STACKS: usize = 128 << 20;
 
-/// Beside those that are online at the start, as many may come online later and have a place for branch stacks, and this number
-/// in any case. A host may say that a hundred times as many are possible, as virtual machines do that can grow.
+/// In addition to the CPUs online at the start, the same number may come online later and have a slot for branch
+/// stacks, and this number in any case. A host may say that a hundred times as many are possible, as virtual machines
+/// do that can grow.
 const COMING: u32 = 8;
 
 /// Call chains of a CPU between two drains: two seconds of two thousand samples, all with chains of their own. A slot takes 1.1
@@ -77,7 +78,7 @@ pub(super) fn choose(
     })
 }
 
-/// CPUs that have a place for branch stacks, of those that are possible.
+/// CPUs that have a slot for branch stacks, of those that are possible.
 fn places_for(n_online: u32, possible: u32) -> u32 {
     let coming = n_online.max(COMING);
     n_online.saturating_add(coming).min(possible).max(1)
@@ -99,7 +100,7 @@ mod tests {
     use hbbp_ebpf::stack::CachedStacks;
 
     #[test]
-    fn places_follow_the_cpus_that_are_online() {
+    fn slots_follow_the_online_cpus() {
         let places = [(4, 4), (4, 6), (4, 8192), (64, 256), (256, 256), (1, 1)];
         let places = places.map(|(n_online, possible)| places_for(n_online, possible));
         assert_eq!(places, [4, 6, 12, 128, 256, 1]);

@@ -37,9 +37,10 @@ pub fn read_module_layout(btf: &Btf) -> Result<ModuleLayout, String> {
     })
 }
 
-/// Where modules have their links, and what they export; `None` where exported symbols are known to be described in another way
-/// than by 32-bit distances to the symbol, to its name and to its namespace (include/linux/export-internal.h). Kernels without
-/// BTF of them are taken to be as the others of x86-64.
+/// Where modules have their links, and what they export; `None` where exported symbols are known to be described in
+/// another way than by 32-bit distances to the symbol, to its name and to its namespace
+/// (include/linux/export-internal.h). Kernels without BTF of them are taken to use these distances, as others of x86-64
+/// do.
 fn list_layout(btf: &Btf, module: &Fields<'_>) -> Option<ModuleListLayout> {
     let exported = Fields::of(btf, "kernel_symbol").ok();
     let as_known = exported

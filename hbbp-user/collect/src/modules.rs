@@ -1,4 +1,4 @@
-//! Kernel modules that come and go during the run, as programs on their tracepoints tell it.
+//! Kernel modules that come and go during the run, as reported by programs on their tracepoints.
 //!
 //! The sideband has no record of them. A module is reported before its own code runs for the first time, so that its text
 //! and its symbols can be copied while it lives.
@@ -44,7 +44,7 @@ pub(super) fn module_layout(
     layout.map_err(note).ok()
 }
 
-/// What to tell where modules cannot be followed.
+/// The note where modules cannot be followed.
 pub(super) fn no_modules(why: &str) -> String {
     format!("code of modules loaded and unloaded between two drains cannot be resolved: {why}")
 }

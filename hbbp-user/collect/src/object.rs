@@ -2,8 +2,8 @@
 //!
 //! For a security review: while the object is loaded, one short-lived thread of the process leaves the file system
 //! context that it shares with the others (`unshare(CLONE_FS)`), and makes /proc its root. It opens nothing but
-//! /sys/kernel/btf/vmlinux, which is not there, and ends. No other thread is affected, and no privilege is gained or kept.
-//! The reason is aya 0.14, whose loader parses the kernel's types without a way to decline (`loader_without_btf`).
+//! /sys/kernel/btf/vmlinux, which is not there, and ends. No other thread is affected, and no privilege changes. The
+//! reason is aya 0.14, whose loader parses the kernel's types without an option to decline (`loader_without_btf`).
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -80,9 +80,9 @@ pub struct MapSizes {
     pub threads: u32,
     /// CPUs that may come online.
     pub cpus: u32,
-    /// CPUs that have a place for branch stacks.
+    /// CPUs that have a slot for branch stacks.
     pub places: u32,
-    /// Branch stacks in the ring of each place, a power of two; 0 where there are none.
+    /// Branch stacks in the ring of each slot, a power of two; 0 where there are none.
     pub ring: u32,
     /// Slots of each table of call chains; 1 where callers are not asked for.
     pub chains: u32,
@@ -205,7 +205,7 @@ impl Object {
         Ok(program.fd()?.as_fd().try_clone_to_owned()?)
     }
 
-    /// Attaches the programs that tell of modules, until the object is dropped.
+    /// Attaches the programs that report modules, until the object is dropped.
     pub fn attach_modules(&mut self) -> anyhow::Result<()> {
         for (name, tracepoint) in name::ON_MODULE {
             let program: &mut RawTracePoint = self.program(name)?.try_into()?;

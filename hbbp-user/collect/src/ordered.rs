@@ -1,9 +1,10 @@
-//! Puts the counts of a drain in order: equal keys are merged, and code that ran close together is sorted together.
+//! Puts the counts of a drain in order: equal keys are merged, and code that was executed close together is sorted
+//! together.
 //!
-//! Rows are distinguished by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a row,
-//! so that each text range is looked up once and differences are short. So a number of 32 bits is sorted, made of
-//! the place within a MiB and a hash of what that MiB is; only where it is equal are whole keys compared.
-//! The order depends on the keys alone, so that equal drains make equal snapshots.
+//! Rows are distinguished by 36 bytes, but the order asks for little: neighbouring addresses of one process image in a
+//! row, so that each text range is looked up once and differences are short. So a number of 32 bits is sorted, made of
+//! the offset within a MiB and a hash of that MiB; only where it is equal are whole keys compared. The order depends on
+//! the keys alone, so that equal drains make equal snapshots.
 
 use std::ops::Range;
 use std::{iter, slice};
@@ -18,8 +19,8 @@ const FEW: usize = 512;
 /// Bits of a digit.
 const DIGIT: u32 = 11;
 
-/// The counts of a drain in order, interval by interval. They stand as they came, and are put together as they are read:
-/// there are many, and each copy of them would want memory that the kernel has to give.
+/// The counts of a drain in order, interval by interval. They are stored in the order of arrival and merged while they
+/// are read, as a copy of so large an array would need new memory from the kernel.
 #[derive(Debug)]
 pub struct Parts {
     counts: Vec<(CountKey, Tally)>,
@@ -116,7 +117,7 @@ fn add(sum: &mut Tally, tally: &Tally) {
     sum.first_time = sum.first_time.min(tally.first_time);
 }
 
-/// What ran close together has neighbouring numbers.
+/// Code that was executed close together has neighbouring numbers.
 fn neighbourhood(key: &CountKey) -> u32 {
     /// The golden ratio as a fraction of 2^64: multiples of it spread evenly (Knuth vol. 3, 6.4).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -125,7 +126,7 @@ fn neighbourhood(key: &CountKey) -> u32 {
     (far << NEAR | near) as u32
 }
 
-/// The whole key, so that counts of one place and kind stand together.
+/// The whole key, so that counts of one location and kind are adjacent.
 fn whole(key: &CountKey) -> [u64; 5] {
     let kind = u64::from(key.event.0) | u64::from(key.length) << 32;
     [image(key), key.address, kind, key.source, key.tid.into()]
@@ -135,8 +136,8 @@ fn image(key: &CountKey) -> u64 {
     u64::from(key.tgid) | u64::from(key.exec_id) << 32
 }
 
-/// Sorts numbers that differ in their upper halves, or ascend in their lower ones as they stand: digit by digit, from
-/// the lowest of the upper half on.
+/// Sorts numbers that differ in their upper halves, or whose lower halves ascend already: digit by digit, from the
+/// lowest of the upper half on.
 fn sort(order: &mut Vec<u64>) {
     if order.len() < FEW {
         order.sort_unstable();
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_code_is_told_apart_by_interval_and_user_code_is_not() {
+    fn only_kernel_code_is_separated_by_interval() {
         const KERNEL: u64 = 0xffff_ffff_8100_0000;
         let entry = |address, source, interval, hits| {
             let key = CountKey {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_stand_together() {
+    fn neighbours_are_adjacent() {
         let entry = |tgid, address| {
             let key = CountKey {
                 address,

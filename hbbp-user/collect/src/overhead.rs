@@ -10,8 +10,8 @@ use hbbp_model::snapshot::run::RunTime;
 const SAMPLE: u64 = 1_000;
 const STACK_SAMPLE: u64 = 2_500;
 
-/// What the interrupt of a sample takes beside the program, in ns: entry and exit, the kernel's own part of a sample, and
-/// with a branch stack the registers that hold it, two or three for each of 32 entries.
+/// What the interrupt of a sample costs in addition to the program, in ns: entry and exit, the kernel's own part of a
+/// sample, and with a branch stack the registers that hold it, two or three for each of 32 entries.
 const INTERRUPT: u64 = 1_500;
 const STACK_INTERRUPT: u64 = 3_500;
 

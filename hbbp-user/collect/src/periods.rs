@@ -54,7 +54,7 @@ const IPS_IN_SLICE: u64 = 1_000;
 /// `2 k / (pi n)` for `n` independent streams: 5 % for fifty blocks and the 12,000 streams of 400 stacks of 31. Stacks that
 /// the period spreads evenly over a loop do better.
 const STACKS_IN_SLICE: u64 = 500;
-/// Instructions to a taken branch: at most as many as in most programs, so that there are stacks enough.
+/// Instructions to a taken branch: no more than in most programs, so that there are stacks enough.
 const BRANCHES_OF: u64 = 8;
 /// The shortest periods that are chosen: some million samples a second on each CPU are more than any kernel takes.
 const LEAST_INSTRUCTIONS: u64 = 1_009;

@@ -28,11 +28,11 @@ pub struct Plan {
     pub threads: ThreadCounts,
     /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
     pub map_entries: Option<u32>,
-    /// Whether to tell of modules that come and go.
+    /// Whether to report modules that come and go.
     pub modules: ModuleWatch,
     /// Whether the programs say what they refuse.
     pub messages: Messages,
-    /// Whether classes of instructions are counted beside the samples.
+    /// Whether classes of instructions are counted along with the samples.
     pub classes: ClassCounting,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn in_slices(choice: &Choice) -> (Option<Slices>, fn(StackOwner, Coun
     }
 }
 
-/// What the programs must know of this machine; what it does not tell becomes a note.
+/// What the programs must know of this machine; what is unknown becomes a note.
 pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<String>) -> Constants {
     let exec_id_offset = match btf
         .as_ref()

@@ -1,4 +1,4 @@
-//! What the kernel tells while programs count: records of processes, mappings and kernel text.
+//! What the kernel reports while programs count: records of processes, mappings and kernel text.
 
 use std::os::fd::AsFd;
 

@@ -22,7 +22,7 @@ pub struct Sideband {
     text: Vec<Ring>,
     missing: Vec<&'static str>,
     names: Names,
-    /// Whether a CPU came online, on which there were records that nobody wrote.
+    /// Whether a CPU came online, whose first records were not written.
     has_gap: bool,
     /// Whether records of processes and mappings are not written for a while.
     is_resting: bool,
@@ -194,7 +194,7 @@ impl Sideband {
             rings.retain(|ring| !ring.has_ended);
         }
         if std::mem::take(&mut self.has_gap) {
-            // Nobody knows how many.
+            // The number is unknown.
             reading.records.push(Timed {
                 time: 0,
                 record: Record::Lost(0),

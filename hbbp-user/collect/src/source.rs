@@ -65,7 +65,7 @@ pub struct SliceEvents {
     pub in_idle: bool,
 }
 
-/// The events that count what makes a slice: retired instructions; else what is sampled in their place, cycles or a clock.
+/// The events that count what makes a slice: retired instructions; else what is sampled instead, cycles or a clock.
 pub(super) fn counting(sources: &[Source]) -> SliceEvents {
     let of = |is: fn(&Source) -> bool| {
         let numbered = (0..).zip(sources);

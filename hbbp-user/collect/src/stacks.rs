@@ -1,8 +1,8 @@
 //! Branch stacks as they come from the programs: out of the ring of each CPU, and out of the tables of cached ones.
 //!
-//! Rings are read while the programs go on, without a syscall, during which the kernel would skip programs on that CPU. A
-//! thread of its own does that as soon as one is a quarter full: the other one may be busy with a drain for longer than a ring
-//! lasts. The cached stacks stand in two tables that take turns, as the counts do.
+//! Rings are read while the programs go on, without a syscall, during which the kernel would skip programs on that CPU.
+//! A thread of its own does that as soon as one is a quarter full: the other one may be busy with a drain for longer
+//! than a ring lasts. The cached stacks are double-buffered in two tables, as the counts are.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ struct Shared {
     half_full: Arc<Notify>,
 }
 
-/// The rings, and the streams that were made of what stood there.
+/// The rings, and the streams of the stacks read from them.
 struct Rings {
     cpus: Arc<Cpus>,
     stacks: Mapped<Stack>,
@@ -200,8 +200,8 @@ impl Rings {
                 let at = place * self.each + number % self.each;
                 let stack = usize::try_from(at).ok().and_then(|at| self.stacks.at(at));
                 if let Some(stack) = stack {
-                    // SAFETY: mapped as long as `self` lives, any bits are a value, and until its entry is given back
-                    // nobody writes there.
+                    // SAFETY: mapped as long as `self` lives, any bits are a value, and nothing is written there until
+                    // its entry is released.
                     let stack = unsafe { stack.as_ref() };
                     let entries = first(&stack.entries, stack.depth);
                     count(&mut self.streams, entries, &stack.context, 1, stack.time);

@@ -32,15 +32,15 @@ impl StackOwner {
         }
     }
 
-    /// The same where slices are distinguished: they are those of all code, and stand in place of the interval.
+    /// The same where slices are distinguished: they are those of all code, and replace the interval.
     pub(super) const fn key_in_slice(self, counted: Counted) -> CountKey {
         let key = self.key(counted);
         let event = key.event.in_interval(self.context().interval());
         CountKey { event, ..key }
     }
 
-    /// A stream is of the interval if its start or the branch that led there is kernel code, so that both sides of a branch in
-    /// the kernel are counted in one interval.
+    /// A stream is of the interval if its start or the branch that led there is kernel code. So both sides of a branch
+    /// in the kernel are counted in one interval.
     const fn stream(self, stream: Stream) -> CountKey {
         let Stream { from, start, end } = stream;
         let context = self.context();

@@ -147,8 +147,8 @@ impl Sampler {
 
 /// What a counter counted, without the samples that were due.
 ///
-/// A clock counts the time for which it ran, also where the kernel stopped its timer: it does so after as many samples
-/// as it allows from one clock tick to the next, and an idle CPU has no ticks (kernel/events/core.c,
+/// A clock counts its enabled time, also where the kernel stopped its timer: it does so after as many samples as it
+/// allows from one clock tick to the next, and an idle CPU has no ticks (kernel/events/core.c,
 /// `__perf_event_account_interrupt`). The kernel's own count is stopped then, so the samples would not be missed.
 fn counted(perf: &Perf, unit: EventUnit) -> io::Result<Counter> {
     let counter = perf.read()?;

@@ -12,7 +12,7 @@ use hbbp_model::streams::StackStats;
 pub struct Totals {
     /// The events with what the kernel counted.
     pub events: Vec<Event>,
-    /// Classes of instructions that were counted beside them.
+    /// Classes of instructions that were counted with them.
     pub classes: Vec<ClassCount>,
     /// What reached a program and could not be counted.
     pub losses: Losses,

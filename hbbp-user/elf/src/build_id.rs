@@ -1,4 +1,4 @@
-//! Build ids, from ELF notes as they stand in files, in process memory and in /sys.
+//! Build ids, from ELF notes as stored in files, in process memory and in /sys.
 
 use std::fs;
 

@@ -68,7 +68,8 @@ impl Readable {
 pub type Timestamp = (i64, i64);
 
 impl ByteSource {
-    /// When the file or its inode was last changed, which nobody can set back; `None` of memory, or where it cannot be known.
+    /// When the file or its inode was last changed, which cannot be set back; `None` of memory, or where it cannot be
+    /// known.
     pub fn changed(&self) -> Option<Timestamp> {
         self.about().map(|about| (about.ctime(), about.ctime_nsec()))
     }

@@ -18,7 +18,7 @@ mod tests {
     use crate::byte_source::ByteSource;
     use crate::layout::read_layout;
 
-    // A test is called in one place, so that the compiler may well leave no function of it.
+    // A test has one call site, so the compiler may inline it.
     #[test]
     #[inline(never)]
     fn own_functions_have_names() {

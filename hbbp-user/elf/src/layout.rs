@@ -73,7 +73,7 @@ pub struct ElfLayout {
     pub segments: Vec<Segment>,
     /// Sections; none where the file was stripped of them.
     pub sections: Vec<Section>,
-    /// Where the names of sections stand.
+    /// Where the names of sections are.
     pub section_names: Option<FileOff>,
     /// Where the search table of unwind information lies: its segment.
     pub eh_frame_hdr: Option<Segment>,

@@ -22,7 +22,7 @@ const MAX_RELOCATION_TABLES: usize = 4;
 /// Stubs are aligned to, and none is shorter than, as many bytes.
 const STEP: usize = 8;
 
-/// Size and place of `st_name` in an entry of a symbol table of 64 bits.
+/// Size and offset of `st_name` in an entry of a symbol table of 64 bits.
 const SYMBOL: u64 = 24;
 
 /// A stub of a linkage table.
@@ -36,7 +36,7 @@ pub(super) struct Stub {
     pub(super) name: u32,
 }
 
-/// Reads the stubs of a file whose function is known, and where the names stand; none of files of 32 bits, whose stubs have
+/// Reads the stubs of a file whose function is known, and finds the names; none of files of 32 bits, whose stubs have
 /// other forms.
 pub(super) fn read_stubs<'a>(own: SymbolFile<'a>, tables: &[&Section]) -> Option<(&'a Section, Vec<Stub>)> {
     if own.layout.class != ElfClass::X86_64 || tables.is_empty() {

@@ -1,7 +1,7 @@
 //! Names of functions, read from the file block by block.
 //!
-//! A name is a few bytes long and a call that reads it costs as much as copying thousands; those of a run lie in a table
-//! that is small beside it.
+//! A name is a few bytes long and a call that reads it costs as much as copying thousands; those of a run are in one
+//! table, which is small in comparison.
 
 use std::ffi::CStr;
 
@@ -15,7 +15,7 @@ const MOST: usize = 512;
 /// Blocks of one file.
 #[derive(Debug, Default)]
 pub(crate) struct NameBlocks {
-    /// Number and bytes of the last block that was read of those that share a place.
+    /// Number and bytes of the last block that was read of those that share a slot.
     places: Vec<Option<(u64, Vec<u8>)>>,
 }
 

@@ -23,7 +23,7 @@ pub struct PerfMap {
     pub(super) functions: Vec<NamedRange>,
 }
 
-/// A function and the place of its name in the text.
+/// A function and the offset of its name in the text.
 #[derive(Clone, Debug)]
 pub(super) struct NamedRange {
     pub(super) start: u64,

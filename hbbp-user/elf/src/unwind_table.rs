@@ -1,8 +1,9 @@
 //! Ranges of functions from the search table of unwind information, one at a time.
 //!
-//! A stripped file has a function of `.eh_frame` for each that it was made of, and a run hits a hundred of them. `.eh_frame_hdr` has their
-//! starts in order, each with the place of its entry, which says how long it is. So the table is kept as it is in the file, and
-//! an entry is read where its function is hit (Linux Standard Base 5.0, sections 10.6.1 and 10.6.2).
+//! A stripped file has a function of `.eh_frame` for each that it was made of, and a run hits a hundred of them.
+//! `.eh_frame_hdr` has their starts in order, each with the offset of its entry, which says how long it is. So the
+//! table is kept as it is in the file, and an entry is read where its function is hit (Linux Standard Base 5.0,
+//! sections 10.6.1 and 10.6.2).
 
 use std::cell::Cell;
 
@@ -45,7 +46,7 @@ impl UnwindTable {
         }
     }
 
-    /// Reads the table; `None` where a file has none, or one that is encoded in an unusual way, or away from its entries.
+    /// Reads the table; `None` where a file has none, or an unusual encoding, or where it is not next to its entries.
     pub(super) fn read(own: SymbolFile<'_>) -> Option<Self> {
         let header = own.layout.eh_frame_hdr?;
         let entries = entries(&own.source.read(header.offset.0, header.len)?)?;
@@ -118,7 +119,7 @@ impl Entry {
     }
 }
 
-/// The entries of `.eh_frame_hdr`; `None` where it is encoded in an unusual way.
+/// The entries of `.eh_frame_hdr`; `None` where its encoding is unusual.
 fn entries(table: &[u8]) -> Option<Vec<Entry>> {
     let (head, remainder) = table.split_first_chunk::<4>()?;
     let (_frame, remainder) = remainder.split_first_chunk::<4>()?;
@@ -145,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn entries_are_as_many_as_there_are() {
+    fn number_of_entries_is_that_of_the_table() {
         let mut table = vec![1, 0x1b, 0x03, 0x3b, 9, 9, 9, 9, 2, 0, 0, 0];
         for start in [-0x1000_i32, 0x20] {
             table.extend(start.to_le_bytes());

@@ -1,10 +1,10 @@
 //! How much each ring ran, where that was counted: streams are balanced to the share of each ring, and scaled so that they end in as many
 //! taken branches as the event of the ring counted.
 //!
-//! Which ring a stack shows is left to chance, and a bias of the oldest slots is not the same in both: of loads that compute, streams
-//! of the kernel were 2 to 6 % too few where branches of user code stuck to the oldest slots, and their mnemonics were off by little
-//! else (the emulated machine, `ivb`; kernel-tests/results/accuracy.txt). Where each ring has an event of its own, its count has no
-//! error of sampling.
+//! Which ring a stack shows is left to chance, and a bias of the oldest slots is not the same in both: of loads that
+//! compute, streams of the kernel were 2 to 6 % too few where branches of user code stuck to the oldest slots. Little
+//! else was wrong with their mnemonics (the emulated machine, `ivb`; kernel-tests/results/accuracy.txt). Where each
+//! ring has an event of its own, its count has no error of sampling.
 
 use super::flow::graph::FlowGraph;
 use super::flow::least_squares::Equation;

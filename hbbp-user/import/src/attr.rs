@@ -1,8 +1,7 @@
 //! `perf_event_attr` as a recording states it: what an event counts, and what its records hold.
 //!
-//! The structure has grown from 64 bytes to 136 and will grow on; only fields that every size has in the same place
-//! are read, and those beyond the stated size are zero (`PERF_ATTR_SIZE_VER0` and on in
-//! `include/uapi/linux/perf_event.h`).
+//! The structure has grown from 64 bytes to 136 and will grow on; only fields with the same offset in every size are
+//! read, and those beyond the stated size are zero (`PERF_ATTR_SIZE_VER0` and on in `include/uapi/linux/perf_event.h`).
 
 use super::bytes::Bytes;
 use super::error::{Damaged, ImportError};

@@ -1,12 +1,11 @@
 //! The text of `perf script -F ..,brstack`, in the forms that occur.
 //!
-//! A line that holds branch entries is a sample. What precedes them depends on the fields that were asked for:
-//! nothing, an address, a pid, both, or a whole head with command, pid, CPU, time, period and event. Where a call
-//! chain was asked for too, the head and the chain stand on lines before the entries. An unindented decimal number on
-//! a line of its own says how often the next sample occurred (llvm-profgen's aggregated form).
-//! Records about mappings and processes (`--show-mmap-events --show-task-events`) are understood; without them the
-//! addresses are taken for those of the program that is named with `--binary`.
-//! The order of the lines represents the time.
+//! A line that holds branch entries is a sample. What precedes them depends on the fields that were asked for: nothing,
+//! an address, a pid, both, or a whole head with command, pid, CPU, time, period and event. Where a call chain was
+//! asked for too, the head and the chain are on lines before the entries. An unindented decimal number on a line of its
+//! own says how often the next sample occurred (llvm-profgen's aggregated form). Records about mappings and processes
+//! (`--show-mmap-events --show-task-events`) are understood; without them the addresses are assumed to be those of the
+//! program that is named with `--binary`. The order of the lines represents the time.
 
 use std::io::BufRead;
 
@@ -291,7 +290,7 @@ fn is_time(word: &str) -> bool {
     seconds.is_some_and(|(whole, fraction)| is_decimal(whole) && is_decimal(fraction))
 }
 
-/// `PID` or `PID/TID`; the thread id is 0 where it does not stand there.
+/// `PID` or `PID/TID`; the thread id is 0 where it is absent.
 fn parse_ids(word: &str) -> Option<[u32; 2]> {
     let (pid, tid) = word.split_once('/').unwrap_or((word, "0"));
     Some([pid.parse().ok()?, tid.parse().unwrap_or(0)])

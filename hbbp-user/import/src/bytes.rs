@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_read_behind_the_end() {
+    fn nothing_is_read_after_the_end() {
         let mut bytes = Bytes(&[1, 0, 2, 0, 0, 0, 9]);
         assert_eq!(bytes.u16(), Ok(1));
         assert_eq!(bytes.u32(), Ok(2));

@@ -1,5 +1,5 @@
-//! The events of a recording that serve, and how a sample of each is counted: whose it is, what it represents, and what its
-//! stack weighs where another event than taken branches triggered it.
+//! The events of a recording that serve, and how a sample of each is counted: its owner, what it represents, and the
+//! weight of its stack where another event than taken branches triggered it.
 
 use hbbp_ebpf::branch::BranchEntry;
 
@@ -21,7 +21,7 @@ pub(super) struct Chosen {
     pub(super) events: Vec<Event>,
     /// For each event of the recording: its index in the snapshot, and what of it is counted.
     uses: Vec<Option<(EventIdx, Use)>>,
-    /// What stacks weigh that other events than taken branches triggered.
+    /// Weights of stacks that other events than taken branches triggered.
     pub(super) weights: SlotWeights,
     /// The eventing addresses of samples whose own is one instruction late.
     pub(super) eventing: EventingIps,
@@ -129,12 +129,12 @@ impl Chosen {
     }
 }
 
-/// Whether the stacks of an event weigh code by something else than its taken branches.
+/// Whether the stacks of an event weight code by something else than its taken branches.
 fn weighs_stacks(event: &Event) -> bool {
     event.branch_stack && event.unit != EventUnit::TakenBranches
 }
 
-/// Whether the addresses of an event are those of the next instruction, with branches that tell the one before
+/// Whether the addresses of an event are those of the next instruction, with branches that identify the one before
 /// ([`super::eventing`]).
 fn is_one_late(event: &Event) -> bool {
     event.precise == 1 && event.branch_stack

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn sample_that_stands_for_equal_ones_is_as_many() {
+    fn sample_with_a_repeat_count_counts_each() {
         let all = Use {
             ips: true,
             stacks: true,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn stack_of_two_serves_whatever_its_newest_streams_weigh() {
+    fn stack_of_two_is_used_with_any_newest_weight() {
         let weight = |entries: &[(u64, u64, u64)]| {
             let stack = stack(entries);
             let sample = Sample {

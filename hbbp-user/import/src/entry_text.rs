@@ -98,7 +98,7 @@ pub(super) fn looks_like_entry(word: &str) -> bool {
     prediction.is_some_and(|field| matches!(field, "M" | "P" | "-" | "MN" | "PN" | "-N" | "N"))
 }
 
-/// The fields between slashes, except those that stand in brackets, as paths of files do.
+/// The fields between slashes, except those in brackets, as paths of files do.
 fn fields(word: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_u32;
     word.split(move |c: char| {

@@ -44,7 +44,7 @@ pub enum ImportError {
     )]
     Filtered(String),
     /// Several events whose records cannot be distinguished.
-    #[error("samples of several events cannot be told apart (no sample ids): record one event at a time")]
+    #[error("samples of several events cannot be distinguished (no sample ids): record one event at a time")]
     Ambiguous,
     /// No event, or none that says anything about executions.
     #[error("no samples with addresses or branch stacks: record with -b, or sample an instructions event")]
@@ -58,7 +58,7 @@ pub enum ImportError {
     /// A record that contradicts the file.
     #[error("damaged record at byte {offset} ({what}); the rest of the file cannot be trusted")]
     Record {
-        /// Place in the file.
+        /// Offset in the file.
         offset: u64,
         /// What is wrong with it.
         what: &'static str,

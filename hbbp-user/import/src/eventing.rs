@@ -16,7 +16,7 @@ use super::Sample;
 use super::stream_cost::{FindText, LONGEST, RanText};
 use hbbp_model::addr::Va;
 
-/// Distinct ways from a target to an address that are decoded once; beyond that, each time.
+/// Distinct paths from a target to an address that are decoded once; others are decoded each time.
 const CAPACITY: usize = 1 << 20;
 
 /// The eventing addresses so far.
@@ -26,7 +26,7 @@ pub(super) struct EventingIps {
     known: HashMap<(u32, u64, u64), Option<u64>>,
     /// Samples that were corrected.
     pub(super) n_corrected: u64,
-    /// Samples that keep their address, as no text or no branch tells the instruction before it.
+    /// Samples that keep their address, as no text or no branch identifies the instruction before it.
     pub(super) n_kept: u64,
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_goes_back_to_the_instruction_that_ran_before_it() {
+    fn address_goes_back_to_the_previous_instruction() {
         let mut ips = EventingIps::default();
         let newest = Some((0x9000, 0x1000));
         assert_eq!(find(&mut ips, 0x1000, newest), Some(0x9000), "the branch itself");
@@ -145,7 +145,7 @@ mod tests {
 
     /// An address that the branch does not lead to is kept and counted.
     #[test]
-    fn address_without_a_branch_to_it_is_kept_and_counted() {
+    fn address_without_a_branch_to_it_is_counted() {
         let mut ips = EventingIps::default();
         let newest = Some((0x9000, 0x1000));
         // No branch, within an instruction, before the target, too far, no text.

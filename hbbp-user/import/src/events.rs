@@ -102,7 +102,7 @@ pub fn choose(events: &[Event]) -> Result<Choice, ImportError> {
             .filter(|(event, _)| (0 < event.runs || event.branch_stack) && serves(event));
         serving.map(|(_, wanted)| set(wanted)).count()
     };
-    // Clocks tick beside each other: of several, the one with the most samples serves.
+    // Several clocks count the same time: the one with the most samples is used.
     let clocks = events.iter().filter(|event| event.unit == EventUnit::Nanoseconds);
     let clock = clocks.max_by_key(|event| event.runs).map(|event| &event.name);
     let is_used = |event: &Event| event.unit != EventUnit::Nanoseconds || Some(&event.name) == clock;

@@ -13,7 +13,7 @@ pub enum Format {
     Preaggregated,
 }
 
-/// How much of a file tells its format.
+/// The number of bytes that identify the format of a file.
 pub const START: usize = 64 << 10;
 
 /// The format of a file that begins like this; `None` for what is not a recording.
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_start() {
+    fn formats_are_recognized_by_their_start() {
         assert_eq!(format_of(b"PERFILE2\x10\0\0\0"), Some(Format::PerfData));
         assert_eq!(format_of(b"PERFFILE"), Some(Format::PerfData));
         assert_eq!(format_of(b"B 1 2 3 0\n"), Some(Format::Preaggregated));

@@ -1,8 +1,8 @@
-//! What stands around the records of a perf.data file: its header, its events, and what it says of the machine.
+//! The metadata of a perf.data file: its header, its events, and its facts of the machine.
 //!
-//! In file mode these are sections with places and sizes, all of which are checked against the file; in pipe mode
-//! they are records of their own between the others.
-//! Format: `tools/perf/Documentation/perf.data-file-format.txt` in the kernel tree.
+//! In file mode these are sections with offsets and sizes, all of which are checked against the file; in pipe mode they
+//! are records of their own between the others. Format: `tools/perf/Documentation/perf.data-file-format.txt` in the
+//! kernel tree.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -14,7 +14,7 @@ use super::error::{Damaged, ImportError};
 const MAGIC: &[u8; 8] = b"PERFILE2";
 const MAGIC_SWAPPED: &[u8; 8] = b"2ELIFREP";
 const MAGIC_VERSION_1: &[u8; 8] = b"PERFFILE";
-/// `sizeof(struct perf_file_header)` and, as perf says so to tell them apart, of `perf_pipe_file_header`.
+/// `sizeof(struct perf_file_header)` and, by which perf distinguishes them, of `perf_pipe_file_header`.
 const PIPE_HEADER: u64 = 16;
 /// No table of the header is read beyond this: the largest hold the build ids of some ten thousand files.
 const MAX_SECTION: u64 = 16 << 20;
@@ -67,7 +67,7 @@ pub struct Header {
     pub pmus: Pmus,
 }
 
-/// Where the records stand.
+/// Where the records are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct RecordsAt {
     /// First byte.
@@ -182,7 +182,7 @@ fn read_at(file: &mut (impl Read + Seek), offset: u64, size: u64, len: u64) -> R
     Ok(bytes)
 }
 
-/// Each entry is an attribute, then place and size of the list of its ids.
+/// Each entry is an attribute, then offset and size of the list of its ids.
 fn read_events(
     file: &mut (impl Read + Seek),
     entry_size: u64,

@@ -1,6 +1,6 @@
 //! A perf.data file in two passes: first what happened to processes, then the samples.
 //!
-//! perf writes what each CPU saw in turn, so records stand in the order of time only roughly. A sample can be given to
+//! perf writes what each CPU saw in turn, so records are in the order of time only roughly. A sample can be given to
 //! the right program only when all records about its process are known; two passes need no memory for that, and the
 //! file stays in the page cache between them.
 

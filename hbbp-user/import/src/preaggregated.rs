@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Addresses are hexadecimal offsets in the program, or `BUILDID:OFFSET` in another file; counts are decimal. A
-//! fall-through ends at the next taken branch, as a stream does. Some values represent what is not known (the
-//! reader's `DataAggregator.h` in LLVM's bolt): 0 or `X:` for a place outside, and the largest numbers for a branch or
-//! an end that was not recorded.
+//! fall-through ends at the next taken branch, as a stream does. Some values represent what is not known (the reader's
+//! `DataAggregator.h` in LLVM's bolt): 0 or `X:` for an address outside, and the largest numbers for a branch or an end
+//! that was not recorded.
 
 use std::io::BufRead;
 
@@ -24,7 +24,7 @@ use hbbp_model::addr::Va;
 /// `FT_EXTERNAL_RETURN`.
 const FIRST_SENTINEL: u64 = 0xffff_ffff_ffff_fffd;
 
-/// What a pre-aggregated text holds besides its counts.
+/// What a pre-aggregated text holds in addition to its counts.
 #[derive(Debug, Default)]
 pub struct Preaggregated {
     /// Names of the events; empty where the text gives none.

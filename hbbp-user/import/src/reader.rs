@@ -36,7 +36,7 @@ pub(super) struct RawRecord<'a> {
     pub(super) misc: u16,
     /// What follows the header.
     pub(super) body: &'a [u8],
-    /// Place in the file, of the compressed record where it was compressed.
+    /// Offset in the file, of the compressed record where it was compressed.
     pub(super) offset: u64,
     /// Number in the order of the file.
     pub(super) ordinal: u64,

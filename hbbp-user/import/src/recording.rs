@@ -178,7 +178,7 @@ impl<F: Read + Seek> Recording<F> {
         })
     }
 
-    /// The files that the addresses of a text name; `None` where addresses are those that ran.
+    /// The files that the addresses of a text name; `None` where addresses are those of execution.
     pub fn modules(&self) -> Option<&TextModules> {
         match &self.samples {
             Samples::PerfData(_) => None,
@@ -187,8 +187,8 @@ impl<F: Read + Seek> Recording<F> {
         }
     }
 
-    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends. `owner` says whose
-    /// a sample is, `text` what text its process ran.
+    /// Counts the samples, of one process where `pid` says which, into intervals of these starts and ends. `owner`
+    /// returns the owner of a sample, `text` the text of its process.
     pub fn count(
         self,
         bounds: &[(u64, u64)],
@@ -242,10 +242,10 @@ impl<F: Read + Seek> Recording<F> {
 }
 
 /// Said of texts without periods.
-const UNKNOWN_PERIOD: &str = "the text does not tell the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
+const UNKNOWN_PERIOD: &str = "the text does not state the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
 
 /// The note of a recording whose stacks were reweighted.
-const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighed, by what their events count in the \
+const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighted, by what their events count in the \
      streams or else so that every branch has the same share in every slot; then shares of loops that are never left within a \
      stack rest on the times of kinds of instructions, fitted to the recording, or on bytes of code where its text is unknown; \
      standard errors take the weights as exact, and are too small";

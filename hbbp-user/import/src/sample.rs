@@ -1,4 +1,4 @@
-//! The body of a sample: where it was, how much it weighs, and its branch stack.
+//! The body of a sample: its address, its weight, and its branch stack.
 //!
 //! Field order: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`. The crate linux-perf-event-reader passes
 //! over branch stacks, and takes counter values of groups for single ones.
@@ -30,8 +30,8 @@ pub struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// Puts the entries of the stack that were executed in the place of what `to` holds, newest first up to the first empty one.
-    /// Returns how many others there are.
+    /// Replaces the contents of `to` by the executed entries of the stack, newest first up to the first empty one.
+    /// Returns the number of the others.
     pub(super) fn executed(&self, to: &mut Vec<BranchEntry>) -> u64 {
         to.clear();
         to.extend(entries(self.stack).take_while(|entry| !entry.is_empty()));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_stand_behind_what_is_recorded_before_them() {
+    fn ids_follow_the_fields_before_them() {
         let of = |fields| id_in_sample(&attr(fields, 0));
         assert_eq!(
             of(sample_type::IP | sample_type::TIME | sample_type::ID),

@@ -5,8 +5,8 @@
 //! show by how much:
 //!
 //! 1. What the trigger counts after each branch. Older slots show how many of these pass after a branch: cycles where
-//!    records hold them, and instructions or branches of streams whose text is known. A stack weighs the inverse of what
-//!    passes after its own branch.
+//!    records hold them, and instructions or branches of streams whose text is known. The weight of a stack is the
+//!    inverse of what passes after its own branch.
 //! 2. The shares of branches in the slots. Every branch of a running program has the same share in every slot, newest or
 //!    oldest. So the weight of a stack is the share of its trigger in older slots, divided by its share as a trigger. The
 //!    older slots belong to reweighted stacks themselves, so this is iterated. It needs no model of a processor, but it
@@ -34,8 +34,8 @@ use instructions::Instructions;
 use neighbours::{Neighbours, Pairs};
 
 /// The slot whose branch represents the trigger. The newest one may be a copy on processors of the Skylake family: of a
-/// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and 2.8 %
-/// without weights. What runs after the trigger the event has chosen, so streams that are newer weigh nothing.
+/// recording of one of them with exact counts, the distance per address is 0.8 % by this slot, 1.1 % by the newest, and
+/// 2.8 % without weights. The event selects what is executed after the trigger, so newer streams have no weight.
 pub(super) const TRIGGER: usize = 1;
 
 /// How often shares are compared. Of loads on the emulated machine whose error is 8.0 % as recorded, 2 rounds leave 2.9 %, 8
@@ -47,11 +47,11 @@ const ROUNDS: u32 = 16;
 /// 1.88 %: chance grows from round to round.
 const ROUNDS_FROM_TIMES: u32 = 8;
 
-/// Stacks of average weight that each class is given besides its own, so that a branch which triggered a few stacks and is
-/// frequent elsewhere does not blow these up: with less, chance grows from round to round.
+/// Stacks of average weight that each class is given in addition to its own, so that a branch which triggered a few
+/// stacks and is frequent elsewhere does not blow these up: with less, chance grows from round to round.
 const PRIOR_STACKS: f64 = 30.0;
 
-/// Distinct branches that are kept: as many as are counted of an interval.
+/// Distinct branches that are kept: the same number as of an interval.
 const CAPACITY: usize = 1 << 22;
 
 /// Bytes of the last instruction of a stream, whose start alone is known: most branches have two to five.
@@ -60,7 +60,7 @@ const LAST: u64 = 3;
 /// A branch of an event: its number, the process of user code, source and target.
 type Branch = (u32, u32, u64, u64);
 
-/// The branches of all stacks, and what stacks weigh by them.
+/// The branches of all stacks, and the weights of stacks by them.
 #[derive(Debug, Default)]
 pub(super) struct SlotWeights {
     numbers: HashMap<Branch, u32>,
@@ -222,8 +222,8 @@ impl SlotWeights {
         }
     }
 
-    /// Weighs stacks such that branches have the same share in all slots, of the events that are `wanted`. The sum over a ring
-    /// is what is `due`, or as it comes.
+    /// Weights stacks such that branches have the same share in all slots, of the events that are `wanted`. The sum
+    /// over a ring is scaled to `due`, if given.
     fn equalize(
         &mut self,
         pairs: &Pairs,
@@ -251,7 +251,7 @@ impl SlotWeights {
         }
     }
 
-    /// Weights by the times of instructions, which are fitted on the way.
+    /// Weights by the times of instructions, which are fitted first.
     fn weigh_by_times(&mut self, pairs: &Pairs, instructions: &Instructions, events: &[u32]) {
         let is_modelled = |event| events.contains(&event);
         let confirmed = instructions.confirmed(&self.classes, pairs);
@@ -302,7 +302,7 @@ impl SlotWeights {
         }
     }
 
-    /// What the stacks of each event and ring weigh together.
+    /// The total weight of the stacks of each event and ring.
     fn weights(&self) -> HashMap<(u32, bool), f64> {
         let mut weights = HashMap::new();
         for class in &self.classes {
@@ -329,7 +329,7 @@ impl SlotWeights {
         timed.map(|(event, _)| *event).collect()
     }
 
-    /// What a stack weighs; 1 on average over the stacks of an event, and for one that is too short to tell.
+    /// The weight of a stack; 1 on average over the stacks of an event, and for one that is too short to have one.
     pub(super) fn weight(&self, event: u32, tgid: u32, entries: &[BranchEntry]) -> f64 {
         let trigger = split(entries).map(|(trigger, _)| branch(event, tgid, trigger));
         let number = trigger.and_then(|trigger| self.numbers.get(&trigger));
@@ -338,7 +338,8 @@ impl SlotWeights {
     }
 }
 
-/// Weights such that code ran in proportion to its number of stacks, divided by the time of an average stream around it.
+/// Weights by which the executions of code are proportional to its number of stacks, divided by the time of an average
+/// stream around it.
 ///
 /// `inside` has the mean time of the streams in the stacks of each branch.
 fn scaled(pairs: &Pairs, weights: &[f64], inside: &[f64]) -> Vec<f64> {

@@ -11,7 +11,7 @@ use hbbp_model::addr::Va;
 use hbbp_model::kinds::{Kinds, kind, kind_of};
 use hbbp_model::snapshot::{Event, EventUnit};
 
-/// Text that a process ran.
+/// Text of a process.
 #[derive(Clone, Debug)]
 pub struct RanText {
     /// Operand and address size in bits to decode it with.
@@ -20,7 +20,8 @@ pub struct RanText {
     pub bytes: Vec<u8>,
 }
 
-/// The text that a process ran: process id, time in ns, address, and the length in bytes, of which there may be fewer.
+/// The text of a process at a time: process id, time in ns, address, and the length in bytes, of which there may be
+/// fewer.
 pub(super) type FindText<'a> = dyn FnMut(u32, u64, Va, usize) -> Option<RanText> + 'a;
 
 /// The longest instruction in bytes (SDM vol. 2, 2.3.11).
@@ -35,7 +36,7 @@ pub(super) enum Trigger {
     Instructions,
     /// Branches, taken or not.
     Branches,
-    /// Something that streams do not tell.
+    /// Something that streams do not show.
     Other,
 }
 
@@ -87,7 +88,7 @@ struct Decoded {
 }
 
 impl StreamCosts {
-    /// What `trigger` counts from the target of one branch to the end of the next one; `None` where nothing tells.
+    /// What `trigger` counts from the target of one branch to the end of the next one; `None` where it is unknown.
     pub(super) fn cost(
         &mut self,
         trigger: Trigger,
@@ -120,8 +121,8 @@ impl StreamCosts {
         Some(found.kinds)
     }
 
-    /// Whether straight code leads from the target of the newest branch to the address of the sample, so that it is the branch
-    /// that ran before the sample was taken.
+    /// Whether straight code leads from the target of the newest branch to the address of the sample, so that it is the
+    /// last branch before the sample.
     pub(super) fn leads_to_ip(
         &mut self,
         sample: &Sample<'_>,

@@ -18,7 +18,7 @@ use hbbp_model::streams::{self, Counted, Quirks, Recorded, Streams, Taken};
 pub struct Owner {
     /// Its event.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// What its kernel code is counted under: the kernel where nothing says which process ran.
     pub kernel: ProcessIdx,
@@ -70,12 +70,12 @@ struct BranchTally {
     mispredicted: Option<u64>,
 }
 
-/// What a stack weighs.
+/// The weight of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackWeight {
-    /// Units of the event that it represents, times what it weighs beside others of that event.
+    /// Units of the event that it represents, times its weight relative to others of that event.
     pub(super) period: f64,
-    /// Its newest streams that weigh nothing.
+    /// Its newest streams, which have no weight.
     pub(super) n_newer: usize,
 }
 

@@ -1,7 +1,7 @@
-//! Places for files that a text names by their build ids, with addresses as the files state them.
+//! Addresses for files that a text names by their build ids, with addresses as the files state them.
 //!
 //! Counts hold addresses as executed. Such a text has none, so each file gets a range of its own, above all addresses
-//! that a program can have, and addresses without a build id stay as they are.
+//! that a program can have. Addresses without a build id stay as they are.
 
 use super::entry_text::TextAddress;
 use hbbp_model::addr::Va;
@@ -42,7 +42,7 @@ impl TextModules {
         base(idx).checked_add(address.address)
     }
 
-    /// The build ids, in hexadecimal, with the place of address 0 of each file.
+    /// The build ids, in hexadecimal, with the location of address 0 of each file.
     pub fn bases(&self) -> impl Iterator<Item = (&str, Va)> {
         self.0
             .iter()

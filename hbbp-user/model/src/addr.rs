@@ -1,9 +1,8 @@
 //! Address types, one for each address space, and the arithmetic between them.
 //!
 //! A `Va` is an executed (run-time) address, an `ImageAddr` is a link-time address inside a module, as `objdump` and
-//! `addr2line` show it, and a `FileOff` is an offset in the file of the module.
-//! For the kernel, whose text is read live, `Va` and `ImageAddr` have the same value.
-//! Addresses are never passed between modules as bare `u64`.
+//! `addr2line` show it. A `FileOff` is an offset in the file of the module. For the kernel, whose text is read live,
+//! `Va` and `ImageAddr` have the same value. Addresses are never passed between modules as bare `u64`.
 
 use std::fmt;
 

@@ -31,11 +31,11 @@ advice! {
     RarerSamples, "Sample more rarely.";
     ShorterPeriodOrWholeSystem, "Shorten the period, or measure the whole system.";
     LongerIntervals, "Lengthen the intervals of basic block vectors.";
-    LeaveOutTime, "Sample no time beside executions.";
+    LeaveOutTime, "Sample only executions, not time.";
     LeaveOutRingsApart, "Sample both rings with one event.";
-    FewerEvents, "Leave out what is sampled beside the mix.";
+    FewerEvents, "Leave out what is sampled in addition to the mix.";
     SampleTheClock, "Sample a clock.";
-    RecordTime, "Sample time beside executions.";
+    RecordTime, "Sample time in addition to executions.";
     RecordExecutions, "Sample an event that counts executions.";
     CheckMachine, "Look up what this machine lacks.";
     CountExecutions, "Look up how this machine can count executions.";
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_found_behind_and_before_other_errors() {
+    fn advice_is_found_after_and_before_other_errors() {
         let error = anyhow::Error::from(Advised::new("no room", Advice::LargerMaps));
         let error = error.context("failed to measure");
         assert_eq!(in_error(&error), Some(Advice::LargerMaps));

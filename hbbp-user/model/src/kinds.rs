@@ -1,9 +1,10 @@
 //! Kinds of instructions that differ in the time they take, and the time that each is known to take.
 //!
-//! The kinds are those that manuals of optimization set apart. Their times in cycles are starting points: what a recording tells
-//! of them goes first (`import` and `estimate`), and only ratios matter. They are latencies of Intel's big cores in round numbers, from the
-//! Intel 64 and IA-32 Architectures Optimization Reference Manual, appendix on latency and throughput, and from Agner Fog's
-//! instruction tables; where latency and throughput are far apart, as for loads, a number between the two.
+//! The kinds are those that optimization manuals distinguish. Their times in cycles are starting points, which a
+//! recording overrides (`import` and `estimate`), and only ratios matter. They are latencies of Intel's big cores in
+//! round numbers, from the Intel 64 and IA-32 Architectures Optimization Reference Manual, appendix on latency and
+//! throughput, and from Agner Fog's instruction tables; where latency and throughput differ much, as for loads, a
+//! number between the two.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
@@ -35,7 +36,7 @@ pub mod kind {
     pub(crate) const REPEATED: usize = 8;
     /// Loads past the caches.
     pub(crate) const STREAMING: usize = 9;
-    /// The taken branch that ends a stream, besides its instruction.
+    /// The taken branch that ends a stream, in addition to its instruction.
     pub const TAKEN: usize = 10;
 }
 
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_by_what_instructions_do() {
+    fn kinds_follow_the_effect_of_instructions() {
         let cases: [(&[u8], usize); 16] = [
             (&[0x01, 0xd0], kind::PLAIN),                       // add eax, edx
             (&[0x8d, 0x04, 0x0a], kind::PLAIN),                 // lea eax, [rdx+rcx]

@@ -1,8 +1,8 @@
 //! Names that others chose, made safe to print.
 //!
 //! Command names and paths are chosen by whoever runs a program: they may hold escape sequences of terminals, line ends
-//! that forge a line of the output, and marks that reverse the direction of writing. Text, CSV and lines for scripts get
-//! U+FFFD in their place; JSON gets escapes, so that a parser reads the name as it is.
+//! that forge a line of the output, and marks that reverse the direction of writing. Text, CSV and lines for scripts
+//! get U+FFFD instead; JSON gets escapes, so that a parser reads the name as it is.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! Slices: what ran in each span of a given number of retired instructions, of a thread or of all that is measured
-//! (SimPoint's intervals).
+//! Slices: what was executed in each span of a given number of retired instructions, of a thread or of all that is
+//! measured (SimPoint's intervals).
 //!
 //! The programs in the kernel put the number of the slice into the key of each count. At each drain the counts of a slice
 //! are appended here, two or three bytes each: the number of the code, as difference to the one before, and its hits. The
@@ -73,7 +73,7 @@ pub struct Slices {
     code: Vec<Code>,
     owners: Vec<Owner>,
     owner_numbers: HashMap<Owner, u32>,
-    /// Owner, slice and place of each run of rows.
+    /// Owner, slice and range of each run of rows.
     runs: Vec<(u32, u32, u32)>,
     /// Numbers in LEB128: how many rows, then for each the code as difference, and the hits.
     bytes: Vec<u8>,
@@ -93,7 +93,7 @@ pub struct LeftOut {
     pub behind_last: u64,
 }
 
-/// A row on its way: owner, slice, code, hits.
+/// A row in preparation: owner, slice, code, hits.
 type Row = (u32, u32, u32, u64);
 
 impl Slices {
@@ -105,7 +105,7 @@ impl Slices {
         }
     }
 
-    /// Takes the counts of a drain over. Branches in oldest slots and stacks that were refused are no executions, and have no place here.
+    /// Adds the counts of a drain. Branches in oldest slots and refused stacks are not executions, and are left out.
     pub fn add(&mut self, counts: &[(CountKey, Tally)]) {
         self.number_owners(counts);
         let executed = counts.iter().filter(|(key, _)| key.event.is_execution());

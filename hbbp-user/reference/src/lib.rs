@@ -12,13 +12,13 @@
 //! block:   owner                  u32        tgid, or 0xffff_ffff for the kernel
 //!          n_instructions         u32
 //!          start                  u64        virtual address of the first instruction
-//!          executions             u64        times that the whole block ran
-//!          n_bytes, bytes         u32, [u8]  the code as it was when it ran         x n_blocks
+//!          executions             u64        times that the whole block was executed
+//!          n_bytes, bytes         u32, [u8]  the code as it was executed            x n_blocks
 //! ```
 //!
-//! A block is a translation block of the emulator, or the part of one that ran before an exception or
-//! between two marks. Blocks overlap: an instruction ran as often as all blocks that cover it together.
-//! A block whose bytes changed is a separate block.
+//! A block is a translation block of the emulator, or its part that was executed before an exception or between two
+//! marks. Blocks overlap: an instruction was executed as often as all blocks that cover it together. A block whose
+//! bytes changed is a separate block.
 //!
 //! A string instruction with a REP prefix is one instruction, whatever its count. It retires when
 //! control passes to the next instruction, and is a block of its own here.
@@ -35,7 +35,7 @@ pub const KERNEL: u32 = u32::MAX;
 /// A straight-line run of instructions and its execution count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Thread group that ran it, or [`KERNEL`].
+    /// Thread group that executed it, or [`KERNEL`].
     pub owner: u32,
     /// Instructions in `bytes`.
     pub n_instructions: u32,
@@ -50,7 +50,7 @@ pub struct Block {
 /// The contents of a reference file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
-    /// Name of each thread group that ran in the span.
+    /// Name of each thread group in the span.
     pub processes: BTreeMap<u32, String>,
     /// Instructions retired: in user code, in the kernel.
     pub instructions: [u64; 2],

@@ -50,7 +50,7 @@ impl Resolver {
             Ring::Kernel => this.kernel_hit(first_time, at).is_some(),
             Ring::User => this.hit(task, first_time, at).1.is_some(),
         };
-        // Where user code keeps no frame pointer, something else than text is in its place, and nothing beyond called.
+        // Where user code keeps no frame pointer, the value is not text, and nothing beyond it called.
         let n_text = (0_usize..)
             .zip(&frames)
             .take_while(|(nth, at)| is_text(self, before(*nth, **at)) || at.ring() == Ring::Kernel);

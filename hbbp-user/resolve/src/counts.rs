@@ -36,7 +36,7 @@ impl Resolver {
             // What changed since the last look did so at the end of the drain.
             self.user.reread(self.intervals.next(), &mut self.losses);
         }
-        // Counting goes on while a drain is under way, so what ends within it may still have samples in the next.
+        // Counting continues during a drain, so an image that ends within it may still have samples in the next.
         self.user.end_drain(start, &mut self.losses);
         self.kernel.forget_before(start);
         self.fold_intervals();
@@ -148,8 +148,8 @@ impl Resolver {
         (self.user.thread(process, tid), interval)
     }
 
-    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it, and the size in bits
-    /// to decode it with.
+    /// The text of a process of a recording at `time`, from `at` to the end of what was read around it. The size in
+    /// bits is for its decoder.
     pub fn recorded_text(&mut self, tgid: u32, time: u64, at: Va) -> Option<(u32, &[u8])> {
         match at.ring() {
             Ring::Kernel => Some((64, self.kernel.text_from(at, time, &mut self.losses)?)),
@@ -174,8 +174,9 @@ impl Resolver {
             Some(nth) => tasks.get(nth).copied(),
             None => Some((TaskKey::KERNEL, end)),
         };
-        // The task of a process image that can have run an address: the kernel has no user code. Texts without process ids
-        // have one process image of number 0 beside the kernel, so that its number does not identify it.
+        // The task of a process image that can have executed an address: the kernel has no user code. Texts without
+        // process ids have one process image of number 0 in addition to the kernel, so that its number does not
+        // identify it.
         let runs = |process: ProcessIdx, at: Va| {
             let is_possible = process != ProcessIdx::KERNEL || at.ring() == Ring::Kernel;
             task(process).filter(|_| is_possible)

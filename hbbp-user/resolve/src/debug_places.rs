@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places() {
+    fn paths_by_build_id() {
         let debug = Path::new("/usr/lib/debug/.build-id/ab/0102.debug");
         assert_eq!(debug_file_place(&[0xab, 1, 2]).as_deref(), Some(debug));
         assert_eq!(debug_file_place(&[]), None);

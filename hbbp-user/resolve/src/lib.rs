@@ -1,4 +1,5 @@
-//! From raw counts and records to a [`Snapshot`](hbbp_model::snapshot::Snapshot): modules, processes, mappings, symbols and the text that ran.
+//! From raw counts and records to a [`Snapshot`](hbbp_model::snapshot::Snapshot): modules, processes, mappings, symbols
+//! and the executed text.
 //!
 //! The kernel shows addresses; here they get their process image, their module and their bytes, while these can still
 //! be read. One [`Resolver`] serves live runs and recordings: they differ in who owns a count and in where bytes come

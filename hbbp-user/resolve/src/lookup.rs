@@ -1,4 +1,4 @@
-//! Looking up addresses: the process image that ran, and the text, which is read where it is not there yet.
+//! Looking up addresses: the running process image, and the text, which is read if needed.
 
 use std::mem;
 
@@ -19,7 +19,7 @@ impl Resolver {
         self.forget_changed();
     }
 
-    /// Resolves one address: the process image that ran.
+    /// Resolves one address: the running process image.
     pub(super) fn one(&mut self, task: TaskKey, time: u64, at: Va) -> ProcessIdx {
         match self.lookups.last(task, time, at) {
             Some(text) => text.process,
@@ -27,7 +27,7 @@ impl Resolver {
         }
     }
 
-    /// Resolves one address: the process image that ran, and the first address after the text that is there.
+    /// Resolves one address: the running process image, and the first address after the text that is there.
     pub(super) fn hit(&mut self, task: TaskKey, time: u64, at: Va) -> (ProcessIdx, Option<Va>) {
         match at.ring() {
             Ring::Kernel => {

@@ -38,7 +38,7 @@ impl Validity {
 /// A text range that is in the snapshot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct HeldText {
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// The first address after it.
     pub end: Va,

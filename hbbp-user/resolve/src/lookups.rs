@@ -1,7 +1,7 @@
 //! Results of earlier lookups of addresses.
 //!
-//! Most counts of a drain run through few text ranges, so that a stream nearly always ends in the range that the last
-//! one was in, and else in one that is cached.
+//! Most counts of a drain run through few text ranges. A stream nearly always ends in the range of the last one, else
+//! in a cached one.
 
 use super::lookup_cache::{HeldText, LookupCache, Validity};
 use super::raw::TaskKey;

@@ -121,7 +121,7 @@ pub struct RawChain {
     pub ip: Va,
     /// As in [`hbbp_model::snapshot::ChainCount`].
     pub frames: Vec<Va>,
-    /// As in [`hbbp_model::snapshot::ChainCount`], or whatever stood there.
+    /// As in [`hbbp_model::snapshot::ChainCount`], or an arbitrary value.
     pub top: Va,
     /// Samples.
     pub hits: u64,
@@ -129,7 +129,7 @@ pub struct RawChain {
     pub weight: u64,
 }
 
-/// What one drain returns. Counts of neighbouring addresses should stand together: then most are resolved like the one
+/// What one drain returns. Counts of neighbouring addresses should be adjacent: then most are resolved like the one
 /// before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawInterval<I> {

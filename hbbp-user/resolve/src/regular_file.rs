@@ -40,7 +40,7 @@ pub enum Refusal {
     Missing,
     /// It is not a regular file, or we may not read it.
     Refused,
-    /// Another file is at its place.
+    /// Another file is at its path.
     Changed,
     /// Nothing but its name is known, by which anybody may call a file.
     Unidentified,

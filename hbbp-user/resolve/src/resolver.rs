@@ -74,7 +74,7 @@ impl Resolver {
         self.intervals = Intervals::with_max(max);
     }
 
-    /// Sets what tells that the rest is to be done soon.
+    /// Sets what notifies that the remainder is to be done soon.
     pub fn hasten_with(&mut self, haste: Haste) {
         self.user.hasten_with(haste);
     }

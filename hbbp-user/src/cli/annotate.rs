@@ -19,11 +19,10 @@ WHAT is one of
   MODULE+0xADDR   an address in a file: libc.so.6+0x9d4a0
   FILE:LINE       a line of the source, with debug information: net/core/dev.c:5127
 
-The share of the function (%) stands at each instruction. The other figures stand at the first one of each
-basic block: its executions with their standard error, the estimates of both methods where there are two,
-and the method that counts (by); `!` marks a biased LBR estimate. Arrows lead from the end of a loop to
-its start. `◄ image:` is what the static kernel image has in place of
-code that the kernel patched.";
+Each instruction has its share of the function (%). The first one of each basic block has the other figures:
+its executions with their standard error, the estimates of both methods where there are two, and the method
+that counts (by); `!` marks a biased LBR estimate. Arrows lead from the end of a loop to its start.
+`◄ image:` is what the static kernel image has instead of code that the kernel patched.";
 
 #[derive(Debug, Args)]
 pub(super) struct AnnotateArgs {

@@ -56,7 +56,7 @@ const INTERVAL_SIZE: u64 = 100_000_000;
 /// More are no longer few; the time of k-means grows with their square.
 const MOST_POINTS: i64 = 100;
 
-/// Counts between two drains, where slices are told apart: each has keys of its own. 34 MB of kernel memory.
+/// Counts between two drains, where slices are distinguished: each has keys of its own. 34 MB of kernel memory.
 const MAP_ENTRIES: u32 = 1 << 17;
 
 impl BbvArgs {

@@ -13,7 +13,7 @@ use hbbp_model::segments::plan::Limits;
 /// What becomes of the segments, in the long help.
 pub(super) const HELP: &str = "\
 The directory gets one profile for each interval. Those of an hour are merged into one when it is over, those of a day
-likewise. `report`, `annotate`, `diff`, `export` and `merge` take the directory in place of a profile, with --since and --until.
+likewise. `report`, `annotate`, `diff`, `export` and `merge` take the directory instead of a profile, with --since and --until.
 
 SIGTERM and Ctrl-C end it: the last interval is saved. SIGHUP is ignored: there is no configuration to reload.
 After an error collection is opened again. Intervals that cannot be written, as on a full disk, wait in memory.
@@ -41,8 +41,8 @@ pub(super) struct DaemonArgs {
     /// are.
     #[arg(long, value_name = "PERCENT", default_value = "0.3%", value_parser = parse_share)]
     cpu_budget: u32,
-    /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit stays apart,
-    /// or is left out and counted.
+    /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit is
+    /// not merged, or is left out and counted.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     memory_budget: u64,
     #[command(flatten)]

@@ -41,7 +41,7 @@ pub(super) struct DiffArgs {
     /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob; may be repeated.
     #[arg(long, value_name = "DIMENSION=PATTERN")]
     filter: Vec<String>,
-    /// Compare amounts per unit of work in place of shares: instructions, second, or count:FUNCTION (per call).
+    /// Compare amounts per unit of work instead of shares: instructions, second, or count:FUNCTION (per call).
     #[arg(long, value_name = "UNIT")]
     per: Option<Per>,
     /// Exit with status 3 if this changed, at 95 % confidence: FILTER:share>+N% (percentage points) or

@@ -12,7 +12,7 @@ use crate::cmd::processwatch::{Columns, Rings, WatchOptions};
 use hbbp_output::report::Look;
 use hbbp_output::report::watch::Layout;
 
-/// Name of the subcommand, and of a link to the program that stands for it.
+/// Name of the subcommand, and of a link to the program that means it.
 const NAME: &str = "processwatch";
 
 /// Columns that are shown unless others are asked for.
@@ -100,9 +100,9 @@ impl ProcessWatchArgs {
     }
 }
 
-/// The words of a command line, in which those of this subcommand are as scripts for processwatch pass them: an option and
-/// its value in one word (`-s 1000000`), and empty words for options that are not given. A link named `processwatch`
-/// stands for the subcommand.
+/// The words of a command line, in which those of this subcommand are as scripts for processwatch pass them: an option
+/// and its value in one word (`-s 1000000`), and empty words for options that are not given. A link named
+/// `processwatch` selects the subcommand.
 pub(super) fn words(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();

@@ -38,9 +38,9 @@ pub(super) struct RecordArgs {
     /// process. Where there are no counters, the clock is sampled anyway.
     #[arg(long, value_name = "N", require_equals = true, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<Option<u64>>,
-    /// Sample branch stacks of the kernel and of user code by an event for each, so that the ring that runs less has more of them: at
-    /// most four times as many as it has by its share. Takes one counter more. The kernel begins with four times as many; where
-    /// counters follow tasks (--pid, a command) it keeps them, as such counters cannot change.
+    /// Sample branch stacks of the kernel and of user code by an event for each, so that the less active ring has more
+    /// of them: up to four times its share. Takes one more counter. The kernel begins at four times its share; where
+    /// counters follow tasks (--pid, a command) it stays there, as such counters cannot change.
     #[arg(long, hide_short_help = true)]
     rings_apart: bool,
     /// Take call chains with the samples of time (implies --time), so that `report --view loops` charges the time of what was
@@ -74,8 +74,8 @@ pub(super) struct RecordArgs {
     /// earlier are misattributed or unresolved.
     #[arg(long, hide_short_help = true)]
     text_once: bool,
-    /// Count classes of instructions (loads, stores, branches, ..) exactly beside the samples, on the counters that are free: the
-    /// counts stand in the report, and tie the estimate.
+    /// Count classes of instructions (loads, stores, branches, ..) exactly, on the counters that the samples leave
+    /// free; the counts are reported and constrain the estimate.
     #[arg(long, hide_short_help = true)]
     classes: bool,
     /// Log to standard error what the programs in the kernel refuse, and why.
@@ -94,7 +94,8 @@ pub(super) struct RecordArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub(super) struct EndedArgs {
-    /// Keep each process apart. Where more than sixteen of one command name and cgroup have ended, they are one otherwise.
+    /// Keep each process separate. Otherwise, more than sixteen ended processes of one command name and cgroup become
+    /// one.
     #[arg(long, hide_short_help = true)]
     each_process: bool,
 }
@@ -151,7 +152,7 @@ impl RecordArgs {
                 slices: None,
             },
             threads: threads(self.per_thread),
-            // Slices, too, name the process images of their places.
+            // Slices, too, name the process images of their addresses.
             ended: EndedProcesses::Apart,
             map_entries: self.map_entries,
             text: if self.text_once {

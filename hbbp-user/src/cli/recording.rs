@@ -46,7 +46,7 @@ pub(super) struct FilesArgs {
     /// Use only the samples of this process.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Keep the threads of the recording apart, for `--rows thread`.
+    /// Keep the threads of the recording separate, for `--rows thread`.
     #[arg(long)]
     per_thread: bool,
 }

@@ -24,7 +24,7 @@ pub(super) struct RuleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(super) struct ReportArgs {
-    /// Print a table alone, in place of the first screen, with these dimensions of its rows, comma-separated: mnemonic
+    /// Print a table alone, instead of the first screen, with these dimensions of its rows, comma-separated: mnemonic
     /// (where another option asks for a table), module, function, process, extension, category, ..
     #[arg(
         short = 'b',
@@ -72,7 +72,7 @@ pub(super) struct ReportArgs {
     /// Do not show --details in a pager (PAGER, or less).
     #[arg(long)]
     no_pager: bool,
-    /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or as many as the view has.
+    /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or the number of the view.
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
     /// Output format.
@@ -151,7 +151,7 @@ impl ReportArgs {
         })
     }
 
-    /// The view, with what is asked for beside it.
+    /// The view, with the requested changes.
     fn view(&self, query: &Query, taxonomies: &[Arc<Taxonomy>]) -> anyhow::Result<Option<View>> {
         let view = self
             .view

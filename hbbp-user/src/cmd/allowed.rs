@@ -1,4 +1,4 @@
-//! What the kernel allows: said in words of the command line, before or in place of its refusal.
+//! What the kernel allows: said in words of the command line, before or instead of its refusal.
 
 use std::error::Error;
 use std::fs;

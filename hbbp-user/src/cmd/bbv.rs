@@ -52,7 +52,7 @@ impl BbvOptions {
 /// Writes the vectors of a recording. Returns what the user must know.
 pub(crate) fn save(options: &BbvOptions, recorded: &mut Recorded) -> anyhow::Result<Vec<String>> {
     let rule = super::rule::read(&options.rule)?;
-    let slices = recorded.slices.take().context("slices were not told apart")?;
+    let slices = recorded.slices.take().context("slices were not distinguished")?;
     let vectors = vectors(&recorded.snapshot, &slices, &rule, options.rings);
     let ids = Ids::new(&vectors);
     let files = planned(options, &vectors, &ids);

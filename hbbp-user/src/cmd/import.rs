@@ -24,9 +24,9 @@ use hbbp_resolve::user::recorded_files::{NamedFile, RecordedFiles};
 pub struct ImportOptions {
     /// The recording: a file, the folder that `perf record --kcore` writes, or `-` for standard input.
     pub file: PathBuf,
-    /// Where the files that ran are.
+    /// Where the executed files are.
     pub places: Places,
-    /// Where the text of the kernel that ran is.
+    /// Where the text of the running kernel is.
     pub kernel: KernelPlace,
     /// Only this process.
     pub pid: Option<u32>,
@@ -110,7 +110,7 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
     Ok(resolver.take(counted.run, words))
 }
 
-/// The files that a recording ran, as far as it knows them.
+/// The files of a recording, as far as they are known.
 fn files<F: Read + Seek>(recording: &Recording<F>, places: &Places) -> RecordedFiles {
     let places = Places {
         host: Host::named(&recording.run.host),

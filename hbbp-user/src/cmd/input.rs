@@ -19,7 +19,7 @@ pub(super) struct Input {
     /// Length in bytes.
     pub(super) len: u64,
     pub(super) format: Format,
-    /// Where the kernel's text is: as the user says, else as perf put it beside the recording.
+    /// Where the kernel's text is: as the user says, else as perf stored it with the recording.
     pub(super) kernel: KernelPlace,
 }
 

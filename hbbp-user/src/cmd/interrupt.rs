@@ -218,7 +218,7 @@ impl Hearer {
         }
     }
 
-    /// Nobody holds the measurement any more.
+    /// The measurement was dropped.
     fn is_all_saved(&self) -> bool {
         self.ender.0.is_closed()
     }

@@ -86,7 +86,7 @@ pub(super) fn raw_chain(chain: &Chained, clock_periods: &[Option<u64>]) -> RawCh
     }
 }
 
-/// What samples of an instruction pointer weigh.
+/// The weight of samples of an instruction pointer.
 fn weight(event: u32, tally: &Tally, clock_periods: &[Option<u64>]) -> u64 {
     match clock_periods.get(event as usize) {
         Some(Some(period)) => tally.hits.saturating_mul(*period),

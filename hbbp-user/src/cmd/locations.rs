@@ -7,8 +7,8 @@ use hbbp_analysis::mix::Estimated;
 use hbbp_model::snapshot::{Module, ModuleKind, Snapshot, SourceLocations};
 use hbbp_resolve::source::lines::SourceLines;
 
-/// Reads where the instructions of a mix stand, from the debug information that is found on this machine; where some is
-/// missing or too large, notes say so.
+/// Reads the source locations of the instructions of a mix, from the debug information that is found on this machine;
+/// where some is missing or too large, notes say so.
 pub(super) fn read_locations(
     snapshot: &Snapshot,
     estimated: &Estimated<'_>,

@@ -34,8 +34,8 @@ pub(super) fn paged(
     reader_after(shown).map(|_| ())
 }
 
-/// The pager that the user wants: none where PAGER is empty or `cat`. Who may run this program as root, and no other, would get a shell by
-/// way of it, so that sudo gives them a `less` that starts none (less(1), SECURITY).
+/// The pager that the user wants: none where PAGER is empty or `cat`. Who may run this program as root, and no other,
+/// would get a shell through it, so sudo gives them a `less` that starts none (less(1), SECURITY).
 fn pager(named: Option<&str>, is_sudo: bool) -> Option<Command> {
     let named = named.filter(|named| !is_sudo || is_none(named));
     let words: Vec<&str> = named.unwrap_or("less").split_whitespace().collect();
@@ -55,7 +55,7 @@ fn pager(named: Option<&str>, is_sudo: bool) -> Option<Command> {
     Some(pager)
 }
 
-/// Whether a value of PAGER stands for none.
+/// Whether a value of PAGER means none.
 fn is_none(named: &str) -> bool {
     matches!(named.trim(), "" | "cat")
 }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn sudo_gives_no_shell_by_way_of_the_pager() {
+    fn sudo_gives_no_shell_through_the_pager() {
         for named in [None, Some("less"), Some("more"), Some("sh -c id")] {
             assert_eq!(program(named, true).as_deref(), Some("less"), "{named:?}");
         }

@@ -14,7 +14,7 @@ impl Progress {
     /// error is not a terminal; a measurement without an end then says in a line what ends it.
     pub(crate) fn start(duration: Option<Duration>) -> Self {
         if duration.is_none() && !io::stderr().is_terminal() {
-            // Nobody has to hear it.
+            // The receiver may be gone.
             let _ = writeln!(
                 io::stderr(),
                 "hbbp-sys: measuring until Ctrl-C (or for a time: --duration 10)"

@@ -49,7 +49,7 @@ pub struct RecordOptions {
     pub vmlinux: Option<PathBuf>,
     /// CPU time that successive profiles may take, in parts per million of all CPUs: periods are adapted to it.
     pub cpu_budget: Option<u32>,
-    /// Whether classes of instructions are counted beside the samples.
+    /// Whether classes of instructions are counted along with the samples.
     pub classes: ClassCounting,
 }
 

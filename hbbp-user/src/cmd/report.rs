@@ -31,7 +31,7 @@ pub struct Quality {
     pub misses: Vec<Miss>,
     /// What became of the requirements.
     pub verdicts: Vec<Verdict>,
-    /// The warnings that weigh most, where the text shows tables alone.
+    /// The most important warnings, where the text has only tables.
     pub warnings: Vec<String>,
 }
 
@@ -158,7 +158,7 @@ fn check_one_run(runs: &[Snapshot], format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warnings beside tables: those that weigh most.
+/// Warnings next to tables: the most important ones.
 const WARNINGS: usize = 2;
 
 /// Writes a report. A closed pipe is not an error.

@@ -1,4 +1,4 @@
-//! The static image of the kernel that ran, for comparison with the bytes that ran.
+//! The static image of the running kernel, for comparison with the executed bytes.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,8 @@ impl<'a> StaticImage<'a> {
         }
     }
 
-    /// The static text of these bytes, which ran at an address of a module; `None` of anything but the kernel image.
+    /// The static text of these bytes, which were executed at an address of a module; `None` of anything but the kernel
+    /// image.
     pub(super) fn text(&mut self, module: ModuleIdx, at: ImageAddr, bytes: &[u8]) -> Option<StaticText> {
         let kind = self.snapshot.modules.get(module.0 as usize)?.kind;
         // Text that was taken from the image says nothing about what the kernel patched.

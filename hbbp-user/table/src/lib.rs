@@ -50,7 +50,7 @@ struct ClassColumns {
 /// Few distinct strings, each stored once.
 type Words = StringDictionaryBuilder<Int32Type>;
 
-/// What a row says beside its counts.
+/// What a row says in addition to its counts.
 struct Row<'a> {
     site: Site,
     process: ProcessIdx,

@@ -6,8 +6,8 @@
 //! | `count_up`    | `/bin/sum` | ADDSS, ADDPS, LOCK XADD, RET                        | 30           |
 //! | `vector_copy` | `/bin/sum` | VMOVUPS load, VMOVUPS store, RET                    | 10           |
 //!
-//! Every instruction of a block has the same hits, so that the mix is the same whether a sample counts for its own
-//! instruction or for its block in equal parts.
+//! Every instruction of a block has the same hits, so the mix does not depend on whether a sample counts for its
+//! instruction or for its block.
 
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::Counter;
@@ -65,7 +65,7 @@ pub fn clocked() -> Snapshot {
     measured_by(event)
 }
 
-/// The same places, sampled by an event that counts retired instructions.
+/// The same addresses, sampled by an event that counts retired instructions.
 pub fn retired() -> Snapshot {
     let mut snapshot = measured_by(Event {
         name: "INST_RETIRED.PREC_DIST".to_owned(),
@@ -140,7 +140,7 @@ pub fn stacked() -> Snapshot {
 }
 
 /// [`stacked`] on a processor that counts classes of instructions: loads and returns of user code in some turns, and
-/// locked loads of the kernel in too few to tell their error.
+/// locked loads of the kernel in too few to know their error.
 pub fn classed() -> Snapshot {
     let mut snapshot = stacked();
     let count = |class: InstructionClass, ring, count, n| {
@@ -178,8 +178,8 @@ pub fn classed() -> Snapshot {
     snapshot
 }
 
-/// As [`clocked`], but much has gone wrong: samples were skipped, refused, or hit what is not known, one CPU lags
-/// behind, and names are hostile.
+/// As [`clocked`], but much has gone wrong: samples were skipped, refused, or hit what is not known, one CPU is
+/// late, and names are hostile.
 pub fn troubled() -> Snapshot {
     let mut snapshot = clocked();
     let event = &mut snapshot.run.events[0];

@@ -7,6 +7,6 @@ use std::io::Write as _;
 pub fn skip(reason: &str) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     let line = format!("skipped: {test}: {reason}\n");
-    // Without an output nobody counts.
+    // Without an output the value is unused.
     let _ = std::io::stdout().write_all(line.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Lines of sample profiles held against those of addr2line.
+//! Lines of sample profiles compared with those of addr2line.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,8 +9,8 @@ use object::{Object as _, ObjectSection as _};
 use crate::kernel::{KernelFile, SOURCE};
 use crate::tool;
 
-/// Checks that the lines of a sample profile with a count are those of addr2line for every instruction of every line that
-/// ran.
+/// Checks that the lines of a sample profile with a count are those of addr2line for every instruction of every
+/// executed line.
 #[track_caller]
 pub(crate) fn check_lines(file: &KernelFile, profile: &str, times: u64) {
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::tool;
 
-/// The recordings lie beside the project, not in it; without them a test skips itself.
+/// The recordings are next to the project, not in it; without them a test skips itself.
 fn recordings() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/recordings");
     if folder.is_dir() {
@@ -134,7 +134,7 @@ fn skylake_flow_gaps_are_half_of_perf2bolt() {
     );
 }
 
-/// Where the kernel of the recording ran, and where its image is linked here.
+/// Where the kernel of the recording was loaded, and where its image is linked here.
 const RAN: u64 = 0xffff_ffff_9da0_0000;
 const LINKED: u64 = 0xffff_ffff_8100_0000;
 /// Length of its text.

@@ -114,7 +114,7 @@ fn module(folder: &Path) -> KernelFile {
     KernelFile::read(path)
 }
 
-/// A profile of kernel text at some addresses: every straight line ran once more than the one before it.
+/// A profile of kernel text at some addresses: every straight line was executed once more than the one before it.
 fn profile(file: &KernelFile, kind: ModuleKind, name: &str, loads: &[u64], folder: &Path) -> PathBuf {
     let mut snapshot = Snapshot {
         modules: vec![Module {
@@ -211,7 +211,7 @@ fn ranges(text: &str) -> BTreeMap<(u64, u64), u64> {
     text.lines().skip(1).take(n).map(range).collect()
 }
 
-/// The same, of a file whose lines ran `times` as often as made up.
+/// The same, of a file whose lines were executed `times` as often.
 fn expected(file: &KernelFile, times: u64) -> BTreeMap<(u64, u64), u64> {
     let of_section = |(idx, (linked, offset, _)): (&usize, &(u64, u64, Vec<u8>))| {
         let term = offset.wrapping_sub(*linked);

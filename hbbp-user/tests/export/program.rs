@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::step::{Trace, trace};
 use crate::tool;
 
-/// A program that ran, in a folder of its own.
+/// An executed program, in a folder of its own.
 pub(crate) struct Program {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) path: PathBuf,
@@ -57,7 +57,7 @@ impl Program {
         }
     }
 
-    /// A file beside it.
+    /// A file next to it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

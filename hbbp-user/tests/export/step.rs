@@ -124,7 +124,7 @@ pub(crate) fn trace(program: &Path) -> Trace {
 /// Waits for the child; whether it stopped, and has not ended.
 fn stopped(pid: i32) -> bool {
     let mut status = 0;
-    // SAFETY: waits for a child that nobody else waits for; the status is valid memory.
+    // SAFETY: waits for a child that has no other waiter; the status is valid memory.
     let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
     assert_eq!(waited, pid);
     libc::WIFSTOPPED(status)

@@ -5,7 +5,7 @@ use crate::run::Folder;
 /// A program to write.
 pub(crate) struct Program<'a> {
     pub(crate) code: &'a [u8],
-    /// Place of the code in the file; a whole number of pages or not.
+    /// Offset of the code in the file; a whole number of pages or not.
     pub(crate) offset: u64,
     /// Its address.
     pub(crate) address: u64,

@@ -60,7 +60,7 @@ fn errors(found: &Value) -> (f64, f64, Option<f64>) {
     (lbr("average_weighted_error"), lbr("share_error"), distance)
 }
 
-/// Lines of the counts, `times` as many as there were.
+/// Lines of the counts, repeated `times` times.
 fn lines(times: u64, line: impl Fn(u64, &str, u64) -> String) -> String {
     let each = ADDRESSES.iter().map(|(at, name, n)| line(*at, name, n * times));
     each.collect()
@@ -130,7 +130,7 @@ fn the_same_counts_in_any_format_are_the_same_reference() {
 }
 
 #[test]
-fn standard_errors_are_held_against_the_reference() {
+fn standard_errors_are_compared_with_the_reference() {
     let folder = Folder::new();
     let (profile, program) = profile(&folder);
     let calibration =
@@ -234,7 +234,7 @@ fn methods(profile: &str, reference: &Path) -> Vec<(String, Result<f64, String>)
 
 /// Exact counts of each process are not those of processes that are counted together.
 #[test]
-fn joined_processes_are_refused_with_what_keeps_them_apart() {
+fn joined_processes_are_refused_with_an_advice() {
     let folder = Folder::new();
     let (target, _) = self::profile(&folder);
     let reference = folder.write("reference", Reference::default().to_bytes());
@@ -248,7 +248,7 @@ fn joined_processes_are_refused_with_what_keeps_them_apart() {
     assert!(ran.err.contains("record with --each-process"), "{}", ran.err);
 }
 
-/// Sampling methods stand side by side and those without samples say why.
+/// Sampling methods are shown side by side, and those without samples state why.
 #[test]
 fn sampling_methods_are_compared_or_have_a_reason() {
     let folder = Folder::new();
@@ -260,7 +260,7 @@ fn sampling_methods_are_compared_or_have_a_reason() {
 
     let late = methods(&next_addresses(&folder, 1), &reference);
     assert_eq!(served(&late), ["ip+1"], "{late:?}");
-    // So few stacks that the event triggered itself do not serve beside its addresses.
+    // Few stacks that the event itself triggered are not used with its addresses.
     let why = late[4].1.clone().unwrap_err();
     assert!(why.starts_with("its addresses serve alone"), "{why}");
     // Each address went back to the call and the MOV.

@@ -27,7 +27,7 @@ fn recording(repeat_newest: impl Fn(usize) -> bool) -> File {
 #[test]
 fn skylake_duplicates_in_three_processes_at_different_addresses() {
     let folder = Folder::new();
-    // As lld lays it out: the address of the code differs from its place in the file.
+    // As lld lays it out: the address of the code differs from its offset in the file.
     let program = elf(&Program {
         code: LOOP,
         offset: 0x5c0,
@@ -64,7 +64,7 @@ fn skylake_duplicates_in_three_processes_at_different_addresses() {
 }
 
 #[test]
-fn repeats_of_a_loop_of_one_block_are_kept() {
+fn repeats_of_a_loop_of_one_block_are_counted() {
     let folder = Folder::new();
     let program = write_loop(&folder, "prog", 0x1000, &[]);
     let base = 0x55_0000_0000;

@@ -1,4 +1,4 @@
-//! Recordings of real processors with known answers. They lie beside the project, not in it.
+//! Recordings of real processors with known answers. They are next to the project, not in it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -141,7 +141,7 @@ fn dumped_entry(text: &str) -> String {
     )
 }
 
-/// Tiger lake streams serve the mix beside one sample of instructions.
+/// Tiger Lake streams are used for the mix in addition to one sample of instructions.
 #[test]
 fn tiger_lake_mix_uses_streams_with_one_sample() {
     let Some(snapshot) = tiger_lake() else { return };
@@ -238,7 +238,7 @@ fn drawn(recording: &[u8], seed: u64) -> Vec<u8> {
     let mut file = recording[..start].to_vec();
     file[DATA + 8..DATA + 16].copy_from_slice(&(data.len() as u64).to_le_bytes());
     file.extend(&data);
-    // The table of features follows the data: place and size of each.
+    // The table of features follows the data: offset and size of each.
     let n_features: u32 = recording[FEATURES].iter().map(|set| set.count_ones()).sum();
     let (features, contents) = recording[start + len..].split_at(16 * n_features as usize);
     for feature in features.as_chunks::<16>().0 {

@@ -53,7 +53,7 @@ const EXPECTED: [&str; 5] = [
 ];
 
 #[test]
-fn kcore_beside_the_recording_or_named() {
+fn kcore_next_to_the_recording_or_named() {
     let folder = Folder::new();
     folder.write("rec/data", recording().bytes());
     for (name, bytes) in [

@@ -1,4 +1,4 @@
-//! `hbbp-sys eval --blocks`: the blocks that rules are learnt from, beside what `eval` says of the same profile.
+//! `hbbp-sys eval --blocks`: the blocks that rules are learnt from, compared with what `eval` says of the same profile.
 
 use hbbp_model::addr::Va;
 use serde_json::Value;
@@ -57,7 +57,7 @@ fn lines(csv: &str) -> Vec<std::collections::HashMap<&str, &str>> {
 fn blocks_and_remainder_sum_up_to_the_totals() {
     let folder = Folder::new();
     let (profile, program) = profile(&folder);
-    // Callgrind counts all user code: one instruction ran in a module that the profile does not have.
+    // Callgrind counts all user code: one instruction was executed in a module that the profile does not have.
     let head = "# callgrind format\nversion: 1\npositions: instr line\nevents: Ir\n\n";
     let costs = "0x1000 0 900\n0x1005 0 2900\n0x1007 0 2900\n0x1009 0 1100\n0x1010 0 1000\n";
     let others = "ob=(2) /lib/other.so\nfn=(2) g\n0x40 0 700\n";

@@ -61,7 +61,7 @@ fn attributes_of_all_sizes_give_the_same() {
 }
 
 #[test]
-fn several_events_are_told_apart_by_their_ids() {
+fn several_events_are_distinguished_by_their_ids() {
     let folder = Folder::new();
     let program = program(&folder);
     let mut file = recording();
@@ -255,7 +255,7 @@ fn perf_of_2012_writes_neither_ids_nor_times_nor_branches() {
 }
 
 #[test]
-fn what_the_recorder_lost_is_told() {
+fn losses_of_the_recorder_are_reported() {
     let folder = Folder::new();
     let program = program(&folder);
     let mut file = recording();

@@ -18,7 +18,7 @@ fn flat(text: &str) -> String {
 }
 
 #[test]
-fn preaggregated_heads_tell_no_number_that_is_unknown() {
+fn preaggregated_heads_omit_unknown_numbers() {
     let folder = Folder::new();
     let program = program(&folder, "prog");
     let text = folder.write("text", "E cycles\nF 401005 401007 9\nF 401005 401007 4\n");
@@ -36,7 +36,7 @@ fn preaggregated_heads_tell_no_number_that_is_unknown() {
     );
     assert!(head.contains("number of samples of cycles unknown"), "{head}");
     assert!(
-        head.contains("the text does not tell the sampling period"),
+        head.contains("the text does not state the sampling period"),
         "{head}"
     );
     for untrue in ["every 1 ", "0 kernel, 0 user", "CPU time"] {
@@ -107,7 +107,7 @@ fn report_and_export_read_recordings_from_standard_input() {
 }
 
 #[test]
-fn what_is_neither_profile_nor_recording_is_told_as_that() {
+fn neither_profile_nor_recording_is_refused() {
     let folder = Folder::new();
     let path = folder.write("text", "a letter\n");
     for args in [&["report"][..], &["export", "--format", "streams"]] {

@@ -1,4 +1,4 @@
-//! Files that cannot be read, or say nothing: one clear line each, and nothing left behind.
+//! Files that cannot be read, or say nothing: one clear line each, and no file is left.
 
 use hbbp_model::addr::Va;
 
@@ -52,7 +52,7 @@ fn other_machines_versions_and_modes() {
 }
 
 #[test]
-fn damaged_records_are_named_by_their_place() {
+fn damaged_records_are_named_by_their_offset() {
     let folder = Folder::new();
     let mut zero = recording();
     zero.records.push(vec![0; 64]);

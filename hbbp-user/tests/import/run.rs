@@ -47,7 +47,7 @@ pub(crate) fn usage(args: &[&str]) -> Usage {
     let (pid, mut status) = (i32::try_from(child.id()).unwrap(), 0);
     // SAFETY: rusage is plain numbers, and all zeroes is a value of it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: a child that nobody else waits for, and valid memory for both results.
+    // SAFETY: a child that has no other waiter, and valid memory for both results.
     let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
     assert_eq!((waited, status), (pid, 0), "{args:?}");
     let time = |time: libc::timeval| {
@@ -95,7 +95,7 @@ pub(crate) fn refused(file: &Path, args: &[&str]) -> String {
         (Some(1), 1, ""),
         "{ran:?}"
     );
-    assert!(!target.exists(), "nothing may be left behind");
+    assert!(!target.exists(), "no file may be left");
     ran.err
 }
 

@@ -26,7 +26,7 @@ fn addresses_of_the_program_itself() {
 }
 
 #[test]
-fn mappings_between_the_samples_tell_where_programs_lie() {
+fn mappings_between_the_samples_locate_programs() {
     let folder = Folder::new();
     let program = program(&folder);
     let text = folder.write(

@@ -50,7 +50,7 @@ fn amounts(file: &Path, program: &str, args: &[&str]) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn threads_of_a_recording_are_kept_apart_where_asked() {
+fn threads_of_a_recording_are_separate_where_asked() {
     let folder = Folder::new();
     let program = write_loop(&folder, "prog", 0x1000, &[]);
     let file = folder.write("threads.data", recording().bytes());

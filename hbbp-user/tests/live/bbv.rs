@@ -217,7 +217,7 @@ fn of_many_functions(folder: &Path, seconds: u32) -> String {
 /// Runs the program; gives what it said and the most memory that it had, in bytes.
 #[expect(
     clippy::zombie_processes,
-    reason = "it is waited for by wait4, which tells its memory"
+    reason = "it is waited for by wait4, which reports its memory"
 )]
 fn with_memory(words: &[&str]) -> (String, u64) {
     let mut child = super::program(words).stderr(Stdio::piped()).spawn().unwrap();
@@ -226,7 +226,7 @@ fn with_memory(words: &[&str]) -> (String, u64) {
     // SAFETY: all zeros are a value of it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let (pid, mut status) = (child.id().cast_signed(), 0);
-    // SAFETY: a child of ours that nobody else waits for; both places are valid.
+    // SAFETY: a child of ours that has no other waiter; both pointers are valid.
     let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
     assert!(waited == pid && status == 0, "{text}");
     (text, usage.ru_maxrss.cast_unsigned() << 10)

@@ -1,5 +1,5 @@
-//! Beside others: a perf that records while this program measures gets the records that it gets without, and so does another
-//! copy of this program.
+//! Other tools at the same time: perf gets the same records with and without this program, and so does another copy of
+//! this program.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -60,7 +60,7 @@ fn mappings_by_perf(folder: &Path, form: &[&str]) -> Vec<String> {
 
 /// Without build ids the records of perf have inodes, with them build ids: neither may depend on us.
 #[test]
-fn perf_has_the_same_records_beside_us() {
+fn perf_has_the_same_records_with_us_running() {
     let Some(_kernel) = kernel() else { return };
     if Command::new("perf").arg("--version").output().is_err() {
         skip_outside_ci("perf is not installed");
@@ -90,7 +90,7 @@ fn perf_has_the_same_records_beside_us() {
 }
 
 #[test]
-fn a_second_one_measures_beside_the_first() {
+fn second_copy_measures_along_with_the_first() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name| folder.path().join(name).to_str().unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! Files that take long to parse, which somebody without rights runs beside a measurement: it ends in order, what was given
-//! up is reported, and what parsing took is bounded and counted.
+//! Files that take long to parse, run by an unprivileged user during a measurement: it ends in order, and the parsing
+//! that was given up is reported, bounded and counted.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -24,8 +24,8 @@ const TABLES: u64 = 0x60_0000;
 /// Rounds of a loop: some tenths of a second of any processor.
 const ROUNDS: u64 = 1_500_000_000;
 
-/// CPU time in ns that a measurement of a few seconds beside all of these may take, with its workers: what the files of one
-/// user may take, one file beyond that, and what a build without optimisation takes for the rest.
+/// CPU time in ns that a measurement of a few seconds may take with all of these and its workers: the allowance of one
+/// user, one file beyond that, and the remaining work of a build without optimisation.
 const MOST_CPU: u64 = 20_000_000_000;
 
 /// The names of sections.
@@ -101,7 +101,7 @@ fn same(n: usize, name: u32, kind: u32, len: u64) -> Vec<Section> {
         .collect()
 }
 
-/// Writes a program of nobody's that computes for a while and exits.
+/// Writes a program, owned by the user `nobody`, that computes for a while and exits.
 fn write(path: &Path, n_segments: u16, sections: &[Section], tables: &[u8], len: u64) {
     let mut code = vec![0x48, 0xbf];
     code.extend(ROUNDS.to_le_bytes());
@@ -126,7 +126,7 @@ fn write(path: &Path, n_segments: u16, sections: &[Section], tables: &[u8], len:
     head[58..60].copy_from_slice(&64_u16.to_le_bytes());
     head[60..62].copy_from_slice(&n_sections.to_le_bytes());
     head[62..64].copy_from_slice(&(n_sections - 1).to_le_bytes());
-    // One segment with the code; the others lie apart from each other, and are empty in the file.
+    // One segment with the code; the others have gaps between them, and are empty in the file.
     for nth in 0..u64::from(n_segments) {
         let at = 64 + 56 * usize::try_from(nth).unwrap();
         let (offset, len) = if nth == 0 {
@@ -213,7 +213,7 @@ fn hostile(folder: &Path) -> Vec<PathBuf> {
         .into()
 }
 
-/// Runs programs as nobody.
+/// Runs programs as the user `nobody`.
 fn start(programs: &[PathBuf]) -> Vec<Child> {
     let nobody = |path: &PathBuf| Command::new(path).uid(NOBODY).gid(NOBODY).spawn().unwrap();
     programs.iter().map(nobody).collect()
@@ -225,7 +225,7 @@ fn wait(children: Vec<Child>) {
     }
 }
 
-/// What must hold of profiles that were taken beside hostile files.
+/// What must hold of profiles that were taken with hostile files on the machine.
 fn assert_bounded(runs: &[Snapshot]) {
     let given_up: u64 = runs
         .iter()
@@ -240,7 +240,7 @@ fn assert_bounded(runs: &[Snapshot]) {
     assert!(own_cpu < MOST_CPU, "{own_cpu} ns");
 }
 
-/// Recording beside hostile files ends and tells what was given up.
+/// Recording with hostile files around ends, and reports what was given up.
 #[test]
 fn recording_with_hostile_files_ends() {
     let Some(_kernel) = kernel() else { return };
@@ -261,7 +261,7 @@ fn recording_with_hostile_files_ends() {
     assert!(text.contains("without function names"), "{text}");
 }
 
-/// Daemon beside hostile files keeps its intervals and tells what was given up.
+/// The daemon keeps its intervals with hostile files around, and reports what was given up.
 #[test]
 fn daemon_with_hostile_files_keeps_its_intervals() {
     let Some(_kernel) = kernel() else { return };
@@ -298,7 +298,7 @@ fn daemon_with_hostile_files_keeps_its_intervals() {
 }
 
 #[test]
-fn watch_beside_hostile_files_has_all_its_intervals() {
+fn watch_with_hostile_files_has_all_its_intervals() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let programs = hostile(folder.path());

@@ -1,5 +1,5 @@
-//! Callers by the clock: of a program with frame pointers each loop has the time of what it calls, and of one without nobody is
-//! charged whom the code does not prove.
+//! Callers by the clock: of a program with frame pointers each loop has the time of what it calls, and of one without,
+//! only callers that the code proves are charged.
 
 use serde_json::Value;
 

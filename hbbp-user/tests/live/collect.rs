@@ -106,7 +106,7 @@ fn kernel_samples_have_their_process() {
 }
 
 #[test]
-fn call_chains_weigh_as_much_as_their_samples() {
+fn call_chains_have_the_weight_of_their_samples() {
     let Some(_kernel) = kernel() else { return };
     let _loads = [Load::spin(), Load::syscalls()];
     let mut with_callers = plan(Scope::System);
@@ -189,7 +189,7 @@ fn exec_starts_a_new_image_of_the_process() {
         .records
         .iter()
         .filter(|timed| matches!(&timed.record, Record::Comm { pid: who, exec: true, .. } if *who == pid));
-    assert_eq!(execs.count(), 2, "the sideband tells of both execs");
+    assert_eq!(execs.count(), 2, "the sideband reports both execs");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn live_text_shows_what_the_kernel_patches() {
     );
 }
 
-/// How often the kernel ran the newest program of that name, by its own statistics.
+/// How often the kernel started the newest program of that name, by its own statistics.
 fn run_count(name: &str) -> u64 {
     let programs = aya::programs::loaded_programs().filter_map(Result::ok);
     let named = programs.filter(|program| program.name_as_str() == Some(name));

@@ -143,7 +143,7 @@ fn terminal() -> (OwnedFd, CString) {
     // SAFETY: takes flags alone.
     let fd = unsafe { libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC) };
     assert!(0 <= fd);
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let ours = unsafe { OwnedFd::from_raw_fd(fd) };
     let size = libc::winsize {
         ws_row: 24,

@@ -223,7 +223,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // SAFETY: a signal to the group that was made for this child; where nobody is left it does nothing.
+        // SAFETY: a signal to the group that was made for this child; where no process is left it does nothing.
         unsafe { libc::kill(-self.pid(), libc::SIGKILL) };
     }
 }

@@ -1,4 +1,4 @@
-//! Source lines and inlined functions, from debug information in the program, beside it, and where it is named.
+//! Source lines and inlined functions, from debug information in the program, next to it, and where it is named.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Files that are overwritten in place while they run: a private mapping shows the new bytes, and figures the instructions
-//! that ran before and after.
+//! Files that are overwritten while they run: a private mapping shows the new bytes, and figures show the
+//! instructions executed before and after.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ struct Reported {
     uncertain: u64,
 }
 
-/// Measures a program that overwrites a file of a kind in a way.
+/// Measures a program that overwrites a file, by kind of file and of write.
 fn reported(kind: &str, way: &str) -> Reported {
     // On a disk: file systems in memory do not note when a mapping was written to.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -111,7 +111,7 @@ fn reported(kind: &str, way: &str) -> Reported {
 }
 
 #[test]
-fn a_file_that_is_overwritten_is_reported_as_it_ran() {
+fn overwritten_file_is_reported_as_executed() {
     let Some(_kernel) = kernel() else { return };
     let ways = [
         ("elf", "written"),

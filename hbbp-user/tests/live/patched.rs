@@ -1,6 +1,6 @@
-//! User text that differs from its file: figures show the instructions that ran.
+//! User text that differs from its file: figures show the executed instructions.
 //!
-//! Each program runs rotations to the right, then to the left, in the same place, and prints its CPU time in each.
+//! Each program runs rotations to the right, then to the left, at the same address, and prints its CPU time in each.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -63,8 +63,9 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A code cache as .NET has: a file in memory, mapped once to be written and once to be run. No record tells that it changes,
-/// so samples before the next drain count for the old bytes. The program sleeps after the change to have none there.
+/// A code cache as .NET has: a file in memory, mapped once to be written and once to be run. No record reports the
+/// change, so samples before the next drain count for the old bytes. The program sleeps after the change to have none
+/// there.
 const TWICE: &str = r#"
 int main(int argc, char **argv) {
   double right = atof(argv[1]), left = atof(argv[2]);
@@ -146,7 +147,7 @@ fn warned(report: &Value, sentence: &str) -> bool {
 }
 
 #[test]
-fn a_program_that_patches_its_text_is_reported_as_it_ran() {
+fn program_that_patches_its_text_is_reported_as_executed() {
     let Some(_kernel) = kernel() else { return };
     for (main, phases) in [
         (PATCHER, ("0", "3")),
@@ -215,10 +216,10 @@ fn bytes_at(snapshot: &Snapshot, suffix: &str, at: u64) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Figures show the breakpoint, which is what runs there; the instruction that it replaces runs in a page of the kernel,
-/// `[uprobes]`, which nobody can read (VM_IO): its samples have no text, and are counted as that.
+/// Figures show the breakpoint, which is executed there. The instruction that it replaces is executed in a page of the
+/// kernel, `[uprobes]`, which cannot be read (VM_IO): its samples have no text, and are counted as such.
 #[test]
-fn a_uprobe_is_shown_where_it_stands() {
+fn uprobe_is_shown_at_its_address() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = compile(folder.path(), "probed", PROBED);

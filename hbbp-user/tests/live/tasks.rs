@@ -205,7 +205,7 @@ fn processes_have_their_cgroup_however_short_they_live() {
         short.iter().all(|(key, _)| known.contains(&key[0].as_str())),
         "{short:?}"
     );
-    // Hundreds of them have ended and are one, but those of unknown mappings; the shell is one that still ran.
+    // Hundreds of them have ended and are one, but those of unknown mappings; the shell was still running.
     let processes = amounts(file, "process");
     let several = &processes[&vec!["true (several)".to_owned()]];
     println!("true (several): {several} of {all}");

@@ -1,4 +1,4 @@
-//! The kernel's bytes are those that ran: a static key that is switched shows in the snapshots.
+//! The kernel's bytes are the executed ones: a static key that is switched shows in the snapshots.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,8 @@ fn static_branches(snapshot: &Snapshot) -> Vec<u64> {
         .collect()
 }
 
-/// Whether a static branch can stand at an address: a NOP or a jump of two or five bytes, or a breakpoint while it changes.
+/// Whether a static branch can be at an address: a NOP or a jump of two or five bytes, or a breakpoint while it
+/// changes.
 fn is_nop_or_jump(bytes: &BTreeMap<u64, u8>, at: u64) -> bool {
     let code: Vec<u8> = (at..at + 2).filter_map(|at| bytes.get(&at).copied()).collect();
     matches!(
@@ -76,7 +77,7 @@ fn two_runs_around_a_switched_key_differ_at_the_patched_sites() {
     println!("{} of {} bytes differ: {differ:x?}", differ.len(), before.len());
     assert!(
         !differ.is_empty(),
-        "the filter of the socket is hot, and the key stands in its path"
+        "the filter of the socket is hot, and the key is in its path"
     );
     let mut sites = static_branches(&first);
     if sites.is_empty() {
@@ -273,7 +274,7 @@ fn switches<'a>(tracing: Option<&'a Tracing>, snapshot: &Snapshot) -> Vec<(Strin
 
 /// No kcore, and no record of a patch is taken over: what a drain then finds, and what that costs it.
 #[test]
-fn switches_that_nobody_tells_are_found_by_reading() {
+fn unreported_switches_are_found_by_reading() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let off = BpfStats::set("0");
@@ -326,7 +327,7 @@ fn switches_that_nobody_tells_are_found_by_reading() {
             switch(on);
             let (changed, cost) = compare(&mut kernel);
             println!("{name}, on: {on}: {changed} ranges changed, {cost:?}");
-            assert!(0 < changed, "{name} stands in the path of this load");
+            assert!(0 < changed, "{name} is in the path of this load");
             costs.push(cost);
         }
     }

@@ -91,7 +91,7 @@ fn recorded(folder: &tempfile::TempDir) -> String {
 }
 
 #[test]
-fn clock_alone_tells_time_by_loop_and_line_and_no_more() {
+fn clock_alone_gives_only_time_by_loop_and_line() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let profile = recorded(&folder);

@@ -1,5 +1,5 @@
 //! Files that call themselves alike: the same path as their process sees it, the same build id, other instructions.
-//! Each process is reported with what it ran, whoever came first.
+//! Each process is reported with its own code, whatever the order.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::load::{Load, built};
 use super::{kernel, program, report_by, wait_until_it_measures};
 
-/// A loop of multiplications, or with TWIN of byte swaps that take the same place. It says when it has run for a second, and
+/// A loop of multiplications, or with TWIN of byte swaps of the same size. It says when it has run for a second, and
 /// continues at the address that it was given.
 const LOOP: &str = r#"
 #include <stdio.h>
@@ -71,7 +71,7 @@ impl Recording {
     }
 }
 
-/// Starts a program by a shell script, which ends with it in the place of the shell.
+/// Starts a program by a shell script, whose shell it replaces.
 fn start(script: &str) -> Load {
     let mut shell = Command::new("unshare");
     shell
@@ -187,7 +187,7 @@ fn a_twin_in_layers_of_its_own_is_itself_alone() {
 }
 
 #[test]
-fn a_file_that_takes_the_place_of_another_is_itself_alone() {
+fn file_that_replaces_another_is_itself_alone() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (real, twin) = twins(folder.path());
@@ -215,7 +215,7 @@ fn a_twin_that_is_gone_is_not_taken_for_the_program() {
     assert_multiplies(&report, stays.0.id());
 }
 
-/// A user who calls a file of others by another path names it for nobody else.
+/// A user who calls a file of others by another path does not rename it for them.
 #[test]
 fn a_path_in_a_namespace_of_its_own_names_nothing_of_others() {
     let Some(_kernel) = kernel() else { return };

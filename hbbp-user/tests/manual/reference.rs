@@ -95,7 +95,7 @@ fn glossary_is_that_of_the_library() {
 
 #[test]
 fn losses_are_those_of_their_table() {
-    let mut text = "# Losses\n\nEvery way to lose or refuse something has a counter and a sentence. \
+    let mut text = "# Losses\n\nEvery kind of loss or refusal has a counter and a sentence. \
                     JSON and metrics have the names.\n\n\
                     | name | what is counted | what happened, and what you can do |\n|---|---|---|\n"
         .to_owned();

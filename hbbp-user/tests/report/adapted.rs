@@ -22,7 +22,7 @@ const SEGMENTS: [(u64, u64, u64); 8] = [
     (20_000_000, 0, 1_009),
 ];
 
-/// The segment with this number, sampled by an event like that of `like`: `spin_wait` ran, and `count_up`.
+/// The segment with this number, sampled by an event like that of `like`: `spin_wait` was executed, and `count_up`.
 fn segment(like: &Snapshot, number: usize) -> Snapshot {
     const SECOND: u64 = 1_000_000_000;
     let (units, in_kernel, period) = SEGMENTS[number];
@@ -106,7 +106,7 @@ fn assert_sums_close(report: &Value) {
 }
 
 #[test]
-fn executions_are_within_a_percent_of_what_ran() {
+fn executions_are_within_a_percent_of_the_truth() {
     let report = report(&program::retired());
     assert_eq!(report["events"][0]["unit"], "instructions");
     let (kernel, all) = exact();

@@ -97,7 +97,7 @@ fn each_text_version_has_its_counts() {
 }
 
 #[test]
-fn branches_have_their_predictions_where_stacks_tell_them() {
+fn branches_have_the_predictions_of_stacks() {
     let mut snapshot = program::stacked();
     let untold = annotated(&snapshot, asked("spin_wait"), TextOrJson::Text).unwrap();
     assert!(!untold.contains("mispred"), "{untold}");

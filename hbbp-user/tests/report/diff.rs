@@ -18,7 +18,7 @@ use super::golden::check_text;
 use super::schema::faults_of;
 use super::{program, strategy};
 
-/// What is compared, beside the profiles.
+/// What is compared, in addition to the profiles.
 struct Asked<'a> {
     by: &'a [Dimension],
     per: Option<&'a str>,

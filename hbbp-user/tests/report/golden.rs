@@ -74,7 +74,7 @@ fn text_and_json_of_classes() {
 }
 
 #[test]
-fn text_by_place() {
+fn text_by_location() {
     let options = by(&[Dimension::Module, Dimension::Function], Format::Text);
     check("clocked-function.txt", &program::clocked(), &options);
     let narrow = ReportOptions {

@@ -47,7 +47,7 @@ fn figures(it: &Value) -> (u64, u64, u64, Option<u64>, [Option<f64>; 3]) {
 }
 
 #[test]
-fn loops_have_the_rounds_that_ran() {
+fn loops_have_the_executed_rounds() {
     let document = document(&profile());
     let loops = document["loops"][0]["loops"].as_array().unwrap();
     let found: Vec<_> = loops.iter().map(figures).collect();
@@ -77,9 +77,9 @@ fn loops_in_text_and_for_spreadsheets() {
     );
 }
 
-/// Without branch stacks, loops are those of the code, and nothing says how often they ran.
+/// Without branch stacks, loops are those of the code, and nothing says how often they were executed.
 #[test]
-fn a_clock_tells_the_time_of_loops_alone() {
+fn clock_gives_only_the_time_of_loops() {
     let document = document(&program::clocked());
     let found = &document["loops"][0];
     assert_eq!(found["unit"], "time_weighted_samples");

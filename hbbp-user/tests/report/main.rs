@@ -122,11 +122,11 @@ fn clock_samples_are_not_called_executions() {
 
 /// A text that is larger than what a model is fitted to leaves nothing to trace samples back by, and the report says so.
 #[test]
-fn samples_that_are_not_traced_back_are_told() {
+fn samples_that_are_not_traced_back_are_reported() {
     const LARGE: usize = 200 << 10;
     let small = printed(&program::retired(), &ReportOptions::default());
     assert!(
-        small.contains("were traced back") && !small.contains("where they landed"),
+        small.contains("were traced back") && !small.contains("at their own address"),
         "{small}"
     );
     let mut snapshot = program::retired();
@@ -135,7 +135,7 @@ fn samples_that_are_not_traced_back_are_told() {
     }
     let large = printed(&snapshot, &ReportOptions::default());
     assert!(
-        large.contains("where they landed") && !large.contains("were traced back"),
+        large.contains("at their own address") && !large.contains("were traced back"),
         "{large}"
     );
 }

@@ -41,7 +41,7 @@ fn names<'a>(text: &'a str, prefix: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Each line of the sources outside comments and tests, and of the help, with its place.
+/// Each line of the sources outside comments and tests, and of the help, with its location.
 fn messages(command: &Command) -> Vec<(String, String)> {
     let mut messages = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];

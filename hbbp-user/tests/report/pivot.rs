@@ -128,7 +128,7 @@ fn threads_sum_to_their_process() {
     }
 }
 
-/// Samples are whole in every pivot, and as many as in any other.
+/// Samples are whole in every pivot, and of equal number.
 #[test]
 fn whole_samples_have_one_total() {
     for rows in axes() {

@@ -87,7 +87,7 @@ fn false_alarms_are_at_most_the_stated_level() {
 
 /// A program that has the instruction, and one that has not.
 #[test]
-fn programs_that_differ_are_told_apart() {
+fn programs_that_differ_are_distinguished() {
     // 2 % are VMOVUPS.
     let [passed, _, failed] = outcomes("mnemonic=VMOVUPS>1%", 5000, 0.03, "95");
     assert!(450 <= passed && failed == 0);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// The schema that users find beside the code of the report.
+/// The schema that users find next to the code of the report.
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../output/src/report/mix.schema.json")).unwrap()
 }

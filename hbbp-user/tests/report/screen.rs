@@ -1,4 +1,4 @@
-//! The first screen: golden files of each kind of measurement, its size, and what stands in its place.
+//! The first screen: golden files of each kind of measurement, its size, and what replaces it.
 
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn runs_of_a_profile_do_not_repeat_their_header() {
 
 /// A table that was asked for stands alone; what weighs most is said beside it.
 #[test]
-fn tables_stand_alone() {
+fn tables_are_printed_alone() {
     let folder = folder();
     for options in [
         &["--by", "function"][..],

@@ -92,7 +92,7 @@ fn fixture_reports_add_up() {
 
 /// The mix of the program is known by hand; see [`program`].
 #[test]
-fn mix_is_what_ran() {
+fn mix_is_the_executed_code() {
     let report = printed(&program::clocked(), &by(&[Dimension::Mnemonic], Format::Json));
     let document: Value = serde_json::from_str(&report).unwrap();
     let mut expected = vec![

@@ -66,7 +66,7 @@ fn wrong_invocations_of_others_say_what_is_right() {
 
 /// What nothing can be measured without is said with the command that has it.
 #[test]
-fn a_user_without_rights_is_told_the_command_of_root() {
+fn user_without_rights_sees_the_command_of_root() {
     const NOBODY: u32 = 65_534;
     use std::os::unix::fs::MetadataExt as _;
     use std::os::unix::process::CommandExt as _;

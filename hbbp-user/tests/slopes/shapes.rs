@@ -205,7 +205,7 @@ fn sled(n: u32) -> Snapshot {
     snapshot
 }
 
-/// `n` untaken jumps with a sample each, which no stack tells the way to.
+/// `n` untaken jumps with a sample each, whose path no stack shows.
 fn sled_of_samples(n: u32) -> Snapshot {
     let n = u64::from(n);
     let mut snapshot = program(untaken(2 * n));

@@ -76,7 +76,7 @@ fn programs_with_long_paths_lose_folders_and_not_the_recording() {
     assert_eq!(read.intervals, snapshot.intervals);
 }
 
-/// A program that makes up code loses its own text, and nobody else does.
+/// A program that makes up code loses only its own text.
 #[test]
 fn the_module_with_most_text_loses_the_excess() {
     const RANGE: usize = 1 << 20;
@@ -99,7 +99,7 @@ fn the_module_with_most_text_loses_the_excess() {
     assert!(used_percent(&snapshot) <= 100);
 }
 
-/// An hour beside emulators: each process wrote its own code, and the kernel lost four of five samples.
+/// An hour with emulators: each process wrote its own code, and the kernel lost four of five samples.
 #[test]
 fn text_budget_prefers_kernel_then_files_then_jit() {
     const RANGE: usize = 1 << 20;
@@ -253,7 +253,7 @@ fn half_of_a_bound_gives_a_note_and_changes_nothing_else() {
     assert_eq!(unnoticed, expected);
 }
 
-/// A run of a day: an interval every two seconds, each with places of its own and with places that all have.
+/// A run of a day: an interval every two seconds, each with addresses of its own and with common ones.
 #[test]
 fn a_long_run_takes_bounded_memory_and_keeps_its_sums() {
     const MAX: usize = 1 << 20;

@@ -44,7 +44,7 @@ fn damage(sections: &mut [Vec<u8>], name: &str) {
     *sections[place].last_mut().unwrap() ^= 1;
 }
 
-/// The place of a section among those of the small snapshot.
+/// The position of a section among those of the small snapshot.
 fn place(sections: &[Vec<u8>], name: &str) -> usize {
     sections
         .iter()
@@ -62,7 +62,7 @@ fn unknown_sections_are_skipped() {
 fn unknown_fields_are_skipped() {
     let read = read_changed(|sections| {
         let run = place(sections, "run");
-        // The section is small enough to be stored as it is, so that a field can be added behind: number 500, varint 1.
+        // The section is small enough to be stored as it is, so that a field can be appended: number 500, varint 1.
         let mut raw = sections[run][36..].to_vec();
         assert_eq!(sections[run][8], 0, "the section is compressed");
         raw.extend([0xa0, 0x1f, 1]);

@@ -1,4 +1,4 @@
-//! Process images that are counted together: what ran in which cgroup stays exactly what it was.
+//! Process images that are counted together: what was executed in which cgroup stays exactly what it was.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn module(nth: u32) -> Module {
     }
 }
 
-/// What ran: interval, cgroup, sort of row, and the modules and addresses in them, each with its hits.
+/// What was executed: interval, cgroup, sort of row, and the modules and addresses in them, each with its hits.
 type Ran = BTreeMap<
     (
         usize,
@@ -157,7 +157,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn joined_images_ran_what_each_of_them_ran(snapshot in snapshots(), most in 1usize..40) {
+    fn joined_images_executed_what_each_of_them_did(snapshot in snapshots(), most in 1usize..40) {
         let mut joined = snapshot.clone();
         joined.join_images(most);
         prop_assert_eq!(ran(&joined), ran(&snapshot));

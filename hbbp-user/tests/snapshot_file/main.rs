@@ -159,7 +159,7 @@ fn what_contradicts_itself_is_not_written() {
     );
 }
 
-/// A minute of 64 busy CPUs at 1 kHz, which is 3.8 million samples at 400 000 places, is far below 10 MB.
+/// A minute of 64 busy CPUs at 1 kHz, which is 3.8 million samples at 400 000 addresses, is far below 10 MB.
 #[test]
 fn a_minute_of_a_whole_system_is_small() {
     let mut snapshot = small();

@@ -65,7 +65,7 @@ const STAGES: [(&str, Figure); 12] = [
 /// Mnemonics with fewer samples are not judged: the error of the error is large then.
 const LEAST_SAMPLES: f64 = 100.0;
 
-/// A profile beside its reference.
+/// A profile with its reference.
 struct Recorded {
     profile: PathBuf,
     reference: PathBuf,

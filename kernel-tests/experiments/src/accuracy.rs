@@ -24,7 +24,7 @@ pub(crate) struct Selection {
     /// Workloads by name. Default: all.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
-    /// The workloads that nothing was tuned on, in place of the suite.
+    /// The workloads that nothing was tuned on, instead of the suite.
     #[arg(long, conflicts_with = "workload")]
     held_out: bool,
 }
@@ -197,7 +197,7 @@ fn summary(results: &Results, lines: &[Line]) {
             values.map(Some).map(percent).join(" ")
         ));
     }
-    // What is as good as nobody tells apart: a tenth.
+    // Errors within a tenth of each other count as equal.
     let good = |bound: fn(&Line) -> Option<f64>| {
         let holds = |line: &&Line| {
             let both = line.by_default.hybrid.zip(bound(line));

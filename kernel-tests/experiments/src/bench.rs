@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: what hbbp-sys costs on this machine.
 //!
-//! It measures the instructions of stacks and processes, reports of hostile profiles of rising size and of very many streams, a run
-//! of ten seconds under load, and the time of reports and exports.
+//! It measures the instructions of stacks and processes, reports of hostile profiles of rising size, and of very many
+//! streams. Then come a run of ten seconds under load, and the time of reports and exports.
 //!
 //! All but the first are times, which depend on what else the machine does: they are printed and not asserted.
 
@@ -21,7 +21,7 @@ use crate::results::Results;
 use crate::{bench_exports, guards};
 
 /// Runs, of which each is printed: a host that takes a processor away from its virtual machine has that time charged to
-/// the program that ran, so that the cheapest is nearest to the truth.
+/// the running program, so the cheapest is nearest to the truth.
 const RUNS: u32 = 3;
 
 /// A program that works until it is dropped.

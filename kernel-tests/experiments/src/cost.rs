@@ -1,4 +1,5 @@
-//! `cargo xtask vm cost`: what a branch stack costs in instructions, beside `perf record -b -a`, on a model of a processor.
+//! `cargo xtask vm cost`: what a branch stack costs in instructions, compared with `perf record -b -a`, on a model of a
+//! processor.
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
@@ -137,8 +138,8 @@ fn print(args: &Args, results: &mut Results, name: &str, costs: &Costs) -> Resul
     Ok(())
 }
 
-/// A line for each phase: length in seconds of guest time; instructions in millions alone, while the emulated PMU looks for
-/// records, and beside the daemon; samples; the daemon's part of the CPU's time.
+/// A line for each phase: length in seconds of guest time; instructions in millions alone, while the emulated PMU looks
+/// for records, and with the daemon; samples; the daemon's part of the CPU's time.
 fn print_budget(args: &Args, results: &mut Results, phases: &[budget::Taken]) -> Result<()> {
     results.figures(&serde_json::json!({
         "kernel": args.kernel, "hardware_profile": HARDWARE_PROFILE, "interval": args.interval, "options": args.options,

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the mix of kernel and user code beside the exact one, without any special hardware.
+//! `cargo xtask demo`: the estimated and the exact mix of kernel and user code, without any special hardware.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use kernel_tests::workload::Workload;
 
 use crate::profile_file::hardware_profile;
 
-/// The same prime search in user code and in a kernel module, and some work for the kernel beside it.
+/// The same prime search in user code and in a kernel module, and some other work for the kernel.
 const LOAD: &str =
     "hello_u 10000 8; hello_u 10000 8 kernel; busybox seq 3000 | busybox sort -r | busybox md5sum";
 /// The newer of the two kernels that the tests use.

@@ -1,5 +1,5 @@
-//! `cargo xtask vm guards`: the figures that no change may make worse, beside the recorded ones; a part of `cargo xtask bench` and of
-//! the tests on the emulated machine (`kernel-tests/tests/vm/cost.rs`).
+//! `cargo xtask vm guards`: the figures that no change may make worse, compared with the recorded ones; a part of
+//! `cargo xtask bench` and of the tests on the emulated machine (`kernel-tests/tests/vm/cost.rs`).
 
 use anyhow::{Result, ensure};
 use clap::Parser;

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Kernel series.
     #[arg(long, default_value = "6.12")]
     kernel: String,
-    /// Workloads by name: the paper's kernels, and virtual calls in place of its test40.
+    /// Workloads by name: the paper's kernels, and virtual calls instead of its test40.
     #[arg(
         long,
         value_delimiter = ',',

@@ -1,5 +1,5 @@
-//! `cargo xtask vm optimizers`: what exported profiles are worth to clang and llvm-bolt, beside those of LLVM's converters of
-//! the same recording, on a model of a processor.
+//! `cargo xtask vm optimizers`: what exported profiles are worth to clang and llvm-bolt, compared with those of LLVM's
+//! converters of the same recording, on a model of a processor.
 
 use std::path::PathBuf;
 

@@ -35,7 +35,7 @@ const AS_RECORDED: &str = "name recorded\nstreams balanced\nwithout weights\nlbr
 
 /// Instructions in millions, part of the kernel in %; stacks; average weighted errors of shares in %: of all as recorded, of all
 /// with weights, and with weights in each ring.
-const TITLES: &str = "workload       M instr. %kernel   stacks recorded  weighed   kernel     user";
+const TITLES: &str = "workload       M instr. %kernel   stacks recorded weighted   kernel     user";
 
 /// The errors of shares of a workload, as fractions.
 struct Line {

@@ -1,7 +1,8 @@
-//! Where the figures of an experiment go: to a table on the terminal, or to JSON lines in its place, and to a file of such lines.
+//! Where the figures of an experiment go: to a table on the terminal, or to JSON lines instead, and to a file of such
+//! lines.
 //!
-//! The first JSON line says what the figures are of: the commit, the host, the command line and the date. So a result is data
-//! that its command writes, and nobody notes these by hand.
+//! The first JSON line says what the figures are of: the commit, the host, the command line and the date. So a result
+//! is data that its command writes, and none of it is noted by hand.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -50,7 +51,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Whether JSON lines take the place of the table.
+    /// Whether JSON lines replace the table.
     pub(crate) fn is_json(&self) -> bool {
         self.is_json
     }
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_made_is_told_at_once() {
+    fn file_that_cannot_be_made_is_reported_at_once() {
         let options = Options {
             json: false,
             write: Some("/nowhere/results.json".into()),

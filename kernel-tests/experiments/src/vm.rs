@@ -65,7 +65,7 @@ pub(crate) struct Args {
 enum Task {
     /// Print the errors of the estimates by workload, hardware profile and kernel, as in Figure 2 of the paper.
     Accuracy(accuracy::Args),
-    /// Print the errors of kept profiles without their branch stacks, and hold the means against bounds.
+    /// Print the errors of kept profiles without their branch stacks, and compare the means with bounds.
     WithoutStacks(without_stacks::Args),
     /// Print the errors of what is imported of perf's recordings, whose stacks any event may have triggered.
     Recordings(recordings::Args),
@@ -75,11 +75,11 @@ enum Task {
     Ablation(ablation::Args),
     /// Print what counts of classes of instructions are worth, on the emulated machine.
     Classes(classes::Args),
-    /// Print what exported profiles are worth to clang and llvm-bolt, beside those of LLVM's converters.
+    /// Print what exported profiles are worth to clang and llvm-bolt, compared with those of LLVM's converters.
     Optimizers(optimizers::Args),
     /// Print the cost of a branch stack in instructions, for hbbp-sys and for `perf record -b -a`.
     Cost(cost::Args),
-    /// Print the figures that no change may make worse, beside the recorded ones.
+    /// Print the figures that no change may make worse, compared with the recorded ones.
     Guards(guards::Args),
     /// Print how errors decrease with the number of samples (1/sqrt(n) without bias).
     Slope(statistics::SlopeArgs),

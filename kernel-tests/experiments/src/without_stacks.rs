@@ -46,8 +46,7 @@ const WITHIN: std::ops::RangeInclusive<f64> = 90.0..=99.0;
 
 /// Evaluates and prints, profile by profile.
 ///
-/// # Errors
-/// When there is no profile, one cannot be read, or a bound is not kept.
+/// # Errors When there is no profile, one cannot be read, or a bound is exceeded.
 pub(crate) fn without_stacks(args: &Args) -> Result<()> {
     let mut results = Results::begin(&args.results)?;
     let program = artifacts::hbbp_sys()?;
@@ -102,7 +101,7 @@ struct Line {
 }
 
 /// Average weighted errors of all code by both rules, and of each ring traced back; mnemonics within two standard errors.
-const TITLES: &str = "workload         landed   traced   kernel     user   within two errors";
+const TITLES: &str = "workload       untraced   traced   kernel     user   within two errors";
 
 fn evaluate(
     results: &mut Results,

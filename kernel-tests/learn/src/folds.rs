@@ -30,7 +30,7 @@ pub(crate) fn without<'a>(pairs: &[&'a Pair], workloads: &BTreeSet<usize>) -> Fo
     Fold { training, judging }
 }
 
-/// The workloads of pairs in `n` groups, or in as many as there are workloads.
+/// The workloads of pairs in `n` groups, or in one group each if they are fewer.
 fn groups(pairs: &[&Pair], n: usize) -> Vec<BTreeSet<usize>> {
     let workloads: BTreeSet<usize> = pairs.iter().map(|pair| pair.workload).collect();
     let n = n.min(workloads.len());
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_are_as_many_as_serve_other_workloads() {
+    fn number_of_leaves_suits_other_workloads() {
         // All workloads agree: a cut at 18.
         let alike: Vec<Pair> = (0..6)
             .flat_map(|workload| (1..40).map(move |length| pair(workload, length, 18)))

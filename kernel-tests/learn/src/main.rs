@@ -1,10 +1,10 @@
 //! `cargo xtask learn`: learns the rule that chooses between EBS and LBR for each block, as the paper did (HBBP, ISPASS 2018,
 //! section IV.B), from recordings with exact counts.
 //!
-//! Training pairs are what `hbbp-sys eval --blocks` says of each block: its features, and which method was nearer. A
-//! classification tree of them is a rule file and a picture; what it is worth is said by trees that have not seen the
-//! workload that they are judged on, beside the rule of the paper and the default.
-//! Recordings of the emulated machine are of a model of a processor; users may learn from their own.
+//! Training pairs are the output of `hbbp-sys eval --blocks` for each block: its features, and which method was nearer.
+//! A classification tree of them is a rule file and a picture. Its worth is measured by cross-validation, with trees
+//! that have not seen the workload, and compared with the rule of the paper and the default. Recordings of the emulated
+//! machine are of a model of a processor; users may learn from their own.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program")]
 
 mod folds;
@@ -43,7 +43,7 @@ struct Args {
     /// another.
     #[arg(long, value_delimiter = ',', default_value = "instructions,biased")]
     features: Vec<String>,
-    /// What a block weighs in the tree.
+    /// The weight of a block in the tree.
     #[arg(long, value_enum, default_value = "worth")]
     weight: Weighing,
     /// Directory of the rule files and pictures. Default: `target/learn` of the workspace.
@@ -54,7 +54,7 @@ struct Args {
     program: Option<PathBuf>,
 }
 
-/// The weightings of streams for which a rule is learnt, each with the named rule that it is held against.
+/// The weightings of streams for which a rule is learnt, each with the named rule that it is compared with.
 const STREAMS: [(&str, &str); 2] = [("recorded", "paper"), ("balanced", "balanced")];
 
 /// What was learnt with a weighting of streams.

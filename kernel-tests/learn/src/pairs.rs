@@ -15,7 +15,7 @@ pub(crate) enum Method {
     Lbr,
 }
 
-/// What a pair weighs.
+/// The weight of a pair.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Weighing {
     /// Executions of the block, as in the paper (section IV.B), as part of those of its recording.
@@ -219,7 +219,7 @@ mod tests {
                 .map(|pair| (pair.nearer, pair.weight))
                 .collect()
         };
-        // 60 and 100 executions; the block that never ran has no weight.
+        // 60 and 100 executions; the block that was never executed has no weight.
         assert_eq!(
             weights(&executions),
             [(Method::Ebs, 100.0 / 160.0), (Method::Lbr, 60.0 / 160.0)]
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_a_tree_cannot_tell_apart_are_one_pair() {
+    fn blocks_that_a_tree_cannot_distinguish_are_one_pair() {
         let text = format!("{TITLES}\n{LINES}user,a,f,0x5,1000,900,980,980,10,0\n");
         let found = read(&text, Weighing::Worth).unwrap();
         let of: Vec<_> = found

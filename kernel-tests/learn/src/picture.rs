@@ -13,7 +13,7 @@ const GAP: (f64, f64) = (16.0, 44.0);
 /// Distance of lines of text.
 const LINE: f64 = 16.0;
 
-/// A picture under way.
+/// A picture in progress.
 struct Drawing<'a> {
     tree: &'a Tree,
     features: &'a [String],

@@ -1,4 +1,4 @@
-//! Recordings to learn from: a profile beside its exact counts, in a directory of their own.
+//! Recordings to learn from: a profile with its exact counts, in a directory of their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use kernel_tests::workload::ALL;
 /// A profile and its reference.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Recording {
-    /// Where it ran: kernel and hardware profile, or the parent directory.
+    /// Its machine: kernel and hardware profile, or the parent directory.
     pub(crate) machine: String,
-    /// What ran.
+    /// What was executed.
     pub(crate) workload: String,
     directory: PathBuf,
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_directories_say_machine_and_workload() {
+    fn saved_directories_say_machine_and_workload() {
         assert_eq!(divided("6.12-ivb-imprecise-gcc"), ("6.12-ivb-imprecise", "gcc"));
         assert_eq!(divided("6.1-ivb-long-blocks"), ("6.1-ivb", "long-blocks"));
         assert_eq!(divided("my-server"), ("", "my-server"));

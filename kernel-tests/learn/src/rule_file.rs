@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rule_beside_the_results_is_read() {
+    fn rule_next_to_the_results_is_read() {
         let rule: Rule = include_str!("../../results/learnt.rule").parse().unwrap();
         let of = |instructions| {
             let block = Features {

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hardly_weighs_gets_no_leaf() {
+    fn light_pairs_get_no_leaf() {
         let mut pairs = vec![pair([5.0, 0.0], Method::Lbr, 1.0); 300];
         pairs.push(pair([20.0, 0.0], Method::Ebs, 1.0));
         assert_eq!(grown(&pairs, 8).nodes.len(), 1);

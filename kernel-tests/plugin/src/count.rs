@@ -9,7 +9,7 @@ use kernel_tests::reference;
 use crate::block::Block;
 use crate::cpu::Span;
 
-/// Part of a block that ran, by owner: block (as address of its allocation), first instruction, end.
+/// Part of an executed block, by owner: block (as address of its allocation), first instruction, end.
 type Part = (u32, usize, u32, u32);
 
 /// Counts that left their blocks.

@@ -17,7 +17,7 @@ pub(crate) const HISTORY: usize = 64;
 /// An interrupt whose return address is not yet known.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
-    /// The block that ran before the gate.
+    /// The block executed before the gate.
     pub(crate) before: Option<&'static Block>,
     /// Whether its last instruction was reached.
     pub(crate) reached: bool,
@@ -37,13 +37,13 @@ pub(crate) struct Cpu {
     pub(crate) first: u32,
     /// Cycles until the first counter may overflow: no event counts more than the cycles that pass.
     pub(crate) until: i64,
-    /// Cycles that a near taken branch takes besides.
+    /// Cycles that a near taken branch takes in addition.
     pub(crate) taken_cycles: u32,
     /// 1 in a marked span, else 0.
     pub(crate) active: u64,
     /// Owner of the code of each ring.
     pub(crate) owner: [u32; 2],
-    /// Instructions retired in each ring while the counters ran.
+    /// Instructions retired in each ring while the counters were enabled.
     pub(crate) retired: [u64; 2],
     /// Instructions retired in each ring while the counters were stopped.
     pub(crate) skipped: [u64; 2],
@@ -51,13 +51,13 @@ pub(crate) struct Cpu {
     pub(crate) frozen: bool,
     /// Near taken branches from each ring.
     pub(crate) taken: [u64; 2],
-    /// Near branch instructions retired in each ring, taken or not, while the counters ran.
+    /// Near branch instructions retired in each ring, taken or not, while the counters were enabled.
     pub(crate) branch_instructions: [u64; 2],
-    /// Cycles of each ring while the counters ran.
+    /// Cycles of each ring while the counters were enabled.
     pub(crate) cycles: [u64; 2],
     /// Whether a counter counts a class of instructions: the sums of the classes are kept up only then.
     pub(crate) has_classes: bool,
-    /// Instructions of each class retired in each ring while `has_classes` held and the counters ran.
+    /// Instructions of each class retired in each ring while `has_classes` held and the counters were enabled.
     pub(crate) classes: [[u64; classes::N]; 2],
     /// The same two in marked spans, up to the last start of one.
     pub(crate) span: Span,
@@ -81,7 +81,7 @@ pub(crate) struct Cpu {
     pub(crate) saved_reached: u64,
     /// The counters.
     pub(crate) sampler: Sampler,
-    /// Samples under way.
+    /// Samples in progress.
     pub(crate) skids: Vec<Skid>,
 }
 
@@ -142,8 +142,8 @@ impl Cpu {
         }
     }
 
-    /// Accounts `previous` when it ran whole, no counter overflows in it and nothing is odd about it or
-    /// about `next`. Returns whether it did.
+    /// Accounts `previous` when it was executed whole, no counter overflows in it and neither it nor `next` is a
+    /// special case. Returns whether it did.
     #[inline(always)]
     pub(crate) fn step_fast(&mut self, next: &'static Block, reached: u64) -> bool {
         let Some(block) = self.previous else { return false };

@@ -22,7 +22,7 @@ pub static qemu_plugin_version: c_int = 1;
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
 static ID: AtomicU64 = AtomicU64::new(0);
 
-/// A doorbell instruction, at its place in its block (no block before the machine is attached).
+/// A doorbell instruction, at its index in its block (no block before the machine is attached).
 struct Bell {
     doorbell: Doorbell,
     block: Option<&'static Block>,
@@ -316,7 +316,7 @@ fn attach(machine: &mut Machine) {
             model.gates.entry(address).or_insert(vector);
         }
     }
-    // SAFETY: the id that QEMU gave; the reset takes place once no CPU runs, and then calls back.
+    // SAFETY: the id that QEMU gave; the reset happens once no CPU runs, and then calls back.
     unsafe { api::qemu_plugin_reset(ID.load(Relaxed), attached) };
 }
 

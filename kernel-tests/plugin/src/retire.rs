@@ -19,7 +19,7 @@ fn is_fault(vector: u8) -> bool {
 }
 
 impl PmuModel {
-    /// `next` begins to execute. `reached` tells whether the block before it came to its last instruction.
+    /// `next` begins to execute. `reached` says whether the block before it came to its last instruction.
     pub(crate) fn step(&mut self, cpu: &mut Cpu, cpu_idx: usize, next: &'static Block, reached: bool) {
         if let Some(arrival) = cpu.arrival.take() {
             if next.start == arrival.gate.fall && !arrival.passed {
@@ -160,7 +160,7 @@ impl PmuModel {
         left
     }
 
-    /// Instructions `first..end` of a block retire, the last of them by way of `branch` if there is one.
+    /// Instructions `first..end` of a block retire, the last of them through `branch` if there is one.
     pub(crate) fn retire(
         &mut self,
         cpu: &mut Cpu,

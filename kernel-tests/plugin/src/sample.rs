@@ -45,7 +45,7 @@ pub(crate) struct Sampler {
     pub(crate) counted: [u64; COUNTERS],
 }
 
-/// A sample on its way: its counter overflowed and the processor needs some cycles to take it.
+/// A sample in progress: its
 pub(crate) struct Skid {
     pub(crate) counter: usize,
     pub(crate) generation: u32,

@@ -36,8 +36,8 @@ impl PmuModel {
         }
         if self.random.percent(self.hardware_profile.wrong_path_percent) && 2 < entries.len() {
             let at = 1 + self.random.below(entries.len() as u32 - 2) as usize;
-            // A branch that was predicted and not taken: it leaves where its successor in the stack
-            // arrives, and goes to a place of another branch.
+            // A branch that was predicted and not taken: it leaves where its successor in the stack arrives, and goes
+            // to a location of another branch.
             let wrong = Branch {
                 from: entries[at].0.to,
                 to: entries[at - 1].0.from,

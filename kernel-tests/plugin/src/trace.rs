@@ -113,7 +113,7 @@ impl Trace {
         }
     }
 
-    /// Everything so far is on its way to the files.
+    /// Everything so far will reach the files.
     pub(crate) fn flush(&mut self) {
         let files = self.branches.iter_mut().chain(&mut self.samples);
         for file in files.chain(&mut self.stacks) {

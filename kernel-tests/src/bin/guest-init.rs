@@ -33,7 +33,7 @@ fn main() {
     unsafe { libc::reboot(libc::RB_POWER_OFF) };
 }
 
-/// The console is the only way to the harness before the files are sent.
+/// The console is the only channel to the harness before the files are sent.
 fn say(line: &str) {
     if let Ok(mut console) = OpenOptions::new().write(true).open("/dev/console") {
         // In one piece: the kernel writes there too.
@@ -114,7 +114,7 @@ fn stop_at_checkpoint() -> Result<()> {
     if unsafe { libc::ioperm(guest::CHECKPOINT_PORT.into(), 1, 1) } != 0 {
         return Err(std::io::Error::last_os_error()).context("failed to get the port of the checkpoint");
     }
-    // SAFETY: the port is that of a device that only tells the emulator.
+    // SAFETY: the port is that of a device that only notifies the emulator.
     unsafe { asm!("out dx, al", in("dx") guest::CHECKPOINT_PORT, in("al") guest::CHECKPOINT) };
     Ok(())
 }
@@ -123,7 +123,7 @@ fn stop_at_checkpoint() -> Result<()> {
 fn unpack_files(shared: *mut u8) -> Result<()> {
     // SAFETY: the offset lies within the mapping, whose size is the layout's.
     let files = unsafe { shared.add(layout::FILES) };
-    // SAFETY: the rest of the mapping, which lives until the end; nobody writes there before PID 1 does.
+    // SAFETY: the rest of the mapping, which lives until the end; it is not written before PID 1 does.
     let memory = unsafe { std::slice::from_raw_parts(files, layout::BYTES - layout::FILES) };
     for (name, bytes) in guest::unpack(memory)? {
         let path = Path::new("/").join(&name);
@@ -176,14 +176,14 @@ fn command() -> Result<i32> {
         mark::stop();
     }
     let status = status.with_context(|| format!("failed to start {program} in the guest"))?;
-    // As a shell tells it: 128 and the signal.
+    // As a shell reports it: 128 and the signal.
     Ok(status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
 fn mount(kind: &str, at: &str) -> Result<()> {
-    // The kernel may lack debugfs or tracefs at this place; what needs them says so itself.
+    // The kernel may lack debugfs or tracefs at this path; what needs them says so itself.
     if !Path::new(at).exists() && fs::create_dir_all(at).is_err() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! A span of its own for each command in the guest: `guest-span COMMAND...` marks it, and has its reference written.
 //!
-//! It appends the number of records that the PMU delivered during the command to `/out/spans`, one line for each span,
-//! so that the `n`th line belongs to the `n`th reference.
+//! It appends the number of records that the PMU delivered during the command to `/out/spans`, one line for each span:
+//! the `n`th line belongs to the `n`th reference.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;

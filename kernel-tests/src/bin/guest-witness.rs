@@ -1,8 +1,8 @@
 //! The witness: an eBPF program on both events of the machine's PMU, while a command runs in the guest.
 //!
-//! `guest-witness RINGS PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND...`, where RINGS is `both`, `user`
-//! or `kernel`. It takes the place of the collector, without its code.
-//! As RINGS, `returning` is both, and a program that returns at once and keeps nothing.
+//! `guest-witness RINGS PRECISE PERIOD_INSTRUCTIONS PERIOD_TAKEN COMMAND...`, where RINGS is `both`, `user` or
+//! `kernel`. It replaces the collector, without its code. As RINGS, `returning` is both, and a program that returns at
+//! once and keeps nothing.
 
 use std::fs;
 use std::os::fd::RawFd;
@@ -131,7 +131,7 @@ fn op(code: u8, to: u8, from: u8, offset: i16, value: i32) -> u64 {
         | u64::from(value.cast_unsigned()) << 32
 }
 
-/// Keeps one sample: a place in the log by an atomic count, the registers, and the branch stack.
+/// Keeps one sample: an index in the log by an atomic count, the registers, and the branch stack.
 fn keeping(log: RawFd, count: RawFd, event: u32) -> Vec<u64> {
     const LOAD: u8 = 0x79;
     const STORE: u8 = 0x7b;

@@ -32,7 +32,7 @@ fn ring_that_runs_less_has_more_stacks() {
         panic!("{:#}", apart.report)
     };
     println!(
-        "{} stacks together, {} of user code and {} of the kernel apart",
+        "{} stacks together, {} of user code and {} of the kernel separately",
         stacks(both),
         stacks(user),
         stacks(kernel)

@@ -1,5 +1,5 @@
-//! Callers in the kernel: a read through the page cache and a datagram over the loopback device, whose loops are charged with what
-//! they call, beside exact counts.
+//! Callers in the kernel: a read through the page cache and a datagram over the loopback device, whose loops are
+//! charged with what they call, compared with exact counts.
 //!
 //! The clock of the guest counts instructions, each round of a repeated string instruction by itself, so that time is known
 //! from exact executions. In mm/filemap.c of Linux 6.12, `filemap_read` takes the folios of the file in one call of
@@ -188,7 +188,7 @@ fn loops_of_a_loopback_datagram_have_their_callers() {
         assert!(0.99 * time(&it["inclusive_time"]) <= most(callers, caller, |_| true));
     }
 
-    // What is copied in and out, beside the loop of the program that waits.
+    // What is copied in and out, compared with the loop of the program that waits.
     let waits = all
         .iter()
         .filter(|it| it["function"] == "echo" && !it["parent"].is_null());

@@ -22,7 +22,7 @@ pub(crate) const PROGRAMS: [(&str, &[&str], &str); 3] = [
 ];
 /// The share of instructions by which the two may differ.
 const TOLERANCE: f64 = 0.0001;
-/// Static programs are linked to 4 MiB; what the child of PID 1 ran before its exec lies elsewhere.
+/// Static programs are linked to 4 MiB; code of the child of PID 1 before its exec lies elsewhere.
 const PROGRAM_END: u64 = 1 << 32;
 
 /// Executions by address, from a callgrind file made with `--dump-instr=yes` and without compression.

@@ -1,6 +1,6 @@
-//! Runs from a checkpoint are equal to the instruction. A boot of its own that stops there as well has the same counts as far as
-//! a boot can: one may sleep a tick more, and then other random numbers, which interrupts feed, place stacks elsewhere.
-//! A boot that does not stop cannot be compared: the stop moves the guest's clock by some instructions.
+//! Runs from a checkpoint are equal to the instruction. A boot of its own that stops there as well has the same counts
+//! as far as a boot can: one may sleep a tick more, and then other random numbers, which interrupts feed, move stacks
+//! elsewhere. A boot that does not stop cannot be compared: the stop moves the guest's clock by some instructions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ use kernel_tests::reference::Reference;
 
 use crate::support;
 
-/// System calls and timer interrupts beside user code that hangs little on when it runs, other than that of shells and pipes.
+/// System calls and timer interrupts, with user code that depends little on the moment at which it runs, other than
+/// that of shells and pipes.
 const COMMAND: [&str; 3] = ["/bin/busybox", "md5sum", "/bin/busybox"];
 
 fn executed(machine: Machine) -> Reference {

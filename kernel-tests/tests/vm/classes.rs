@@ -1,4 +1,4 @@
-//! Counts of classes of instructions: they are what ran, they take turns beside the samples, and they tie the mix.
+//! Counts of classes of instructions: they are exact, rotate along with the samples, and constrain the mix.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support;
 
-/// System calls, and their program: four times as many as in the suite, so that each class has a hundred turns.
+/// System calls, and their program: four times those of the suite, so that each class has a hundred turns.
 const LOAD: &str = "storms syscalls 200000";
 
 /// Periods that are as many times as long, so that the samples are as many.
@@ -26,7 +26,7 @@ fn measured(series: &str) -> Option<Measured> {
     Some(measure_command(machine, &["/bin/busybox", "sh", "-c", LOAD], &setup).unwrap())
 }
 
-/// Exact executions by class and ring, kernel first; of branches that are not taken the reference does not tell.
+/// Exact executions by class and ring, kernel first; the reference has no branches that are not taken.
 fn exact(reference: &Reference) -> BTreeMap<(&'static str, &'static str), f64> {
     let mut sums = BTreeMap::new();
     for block in &reference.blocks {
@@ -70,8 +70,8 @@ fn large(classes: &[Value]) -> Vec<&Value> {
         .collect()
 }
 
-/// Eight classes and all instructions in two rings are eighteen events, and there are six counters beside the two that sample: the
-/// instructions of both rings count all the time, and the others take turns of four.
+/// Eight classes and all instructions in two rings are eighteen events, and there are six counters in addition to the
+/// two that sample: the instructions of both rings count all the time, and the others rotate in groups of four.
 fn assert_shares(classes: &[Value]) {
     assert_eq!(classes.len(), 2 * (Class::ALL.len() + 1), "{classes:#?}");
     for class in classes {
@@ -103,8 +103,9 @@ fn assert_counts(classes: &[Value], exact: &BTreeMap<(&'static str, &'static str
     }
 }
 
-/// What ties change in the errors of mnemonics that no class holds: the sum over them of how much farther off each is, and what that sum
-/// is by chance alone, a standard deviation. Chance makes as many of them better as worse.
+/// The change by constraints in the errors of mnemonics that no class holds: the sum over them of how much farther off
+/// each is, and what that sum is by chance alone, a standard deviation. By chance, equal numbers of them get better and
+/// worse.
 fn harm(untied: &Errors, tied: &Errors, others: &BTreeSet<String>) -> (f64, f64) {
     let off = |errors: &Errors| -> BTreeMap<String, f64> {
         let mnemonics = errors.whole.mnemonics.iter();
@@ -128,7 +129,7 @@ fn harm(untied: &Errors, tied: &Errors, others: &BTreeSet<String>) -> (f64, f64)
     (sum, f64::sqrt(squares))
 }
 
-fn classes_tie_the_mix(series: &str) {
+fn classes_constrain_the_mix(series: &str) {
     let Some(measured) = measured(series) else { return };
     let classes = measured.report["classes"].as_array();
     let classes = classes.unwrap_or_else(|| panic!("no classes: {:#}", measured.report));
@@ -141,13 +142,13 @@ fn classes_tie_the_mix(series: &str) {
     assert!(4 < large.len());
     for class in large {
         let residual = class["residual"].as_f64().unwrap();
-        // The estimate goes as near to a count as its error deserves: that of a ring which hardly runs is known to 2 % only, as what
-        // ran while sets changed may be its own.
+        // The estimate goes as near to a count as its error deserves: that of a ring which hardly runs is known to 2 %
+        // only, as what was executed while sets changed may be its own.
         let known_to = number(class, "counted_std_error") / number(class, "counted");
         assert!(residual.abs() <= known_to.max(0.003), "{class}");
         assert_eq!(class["ties"], true, "{class}");
     }
-    // Totals and the times of instructions tell a part of what the classes do.
+    // Totals and the times of instructions have a part of the information of the classes.
     let [untied, tied] = [&["classes", "totals", "times"][..], &["totals", "times"]]
         .map(|stages| measured.errors_without(stages).unwrap());
     let [before, after] = [&untied, &tied].map(|errors| errors.whole.average_weighted_error.hybrid.unwrap());
@@ -164,12 +165,12 @@ fn classes_tie_the_mix(series: &str) {
 
 #[test]
 #[ignore = "runs in --all"]
-fn classes_tie_the_mix_on_6_1() {
-    classes_tie_the_mix("6.1");
+fn classes_constrain_the_mix_on_6_1() {
+    classes_constrain_the_mix("6.1");
 }
 
 #[test]
 #[ignore = "runs in --all"]
-fn classes_tie_the_mix_on_6_12() {
-    classes_tie_the_mix("6.12");
+fn classes_constrain_the_mix_on_6_12() {
+    classes_constrain_the_mix("6.12");
 }

@@ -52,11 +52,11 @@ fn process_costs_what_it_did() {
     assert_kept(guards::processes);
 }
 
-/// Cycles at their default period add little to the two events that count executions. Runs of different
-/// boots differ by as much as they add, so the mean of three is held to it, within two of its standard errors.
+/// Cycles at their default period add little to the two events that count executions. Runs of different boots differ by
+/// as much as they add, so the bound is for the mean of three, within two of its standard errors.
 #[test]
 #[ignore = "runs in --all"]
-fn time_beside_executions_adds_a_five_hundredth_at_most() {
+fn time_with_executions_adds_a_five_hundredth_at_most() {
     const ROUNDS: u32 = 6;
     const BOOTS: [&str; 3] = ["phase=a", "phase=another", "phase=the-third"];
     if support::machine(SERIES).is_none() {

@@ -66,7 +66,7 @@ hbbp-sys report --format json /tmp/profile";
     assert!(measured * 3 < counter_time, "{report:#}");
 }
 
-/// The least share that the note on CPUs that came says was measured of what they ran; all without a note.
+/// The least share of their executions that the note on new CPUs says was measured; all without a note.
 fn measured_share(report: &Value) -> f64 {
     let warnings = report["warnings"].as_array().unwrap();
     let mut texts = warnings.iter().filter_map(|warning| warning["text"].as_str());
@@ -83,7 +83,7 @@ fn measured_share(report: &Value) -> f64 {
 /// A CPU that was offline at the start has a ring of branch stacks when it comes, and what runs there is counted.
 #[test]
 #[ignore = "runs in --all"]
-fn cpu_that_comes_late_has_a_place_for_its_stacks() {
+fn cpu_that_comes_late_has_a_slot_for_its_stacks() {
     const SCRIPT: &str = "set -e
 hbbp-sys record --all --period 100003 --branch-period 10007 -o /tmp/profile -- busybox sh -c '
   busybox taskset 1 heapsort 200000
@@ -125,7 +125,8 @@ hbbp-sys report --format json --rows process /tmp/profile";
     let stacks = &report["events"][1];
     assert_eq!(stacks["branch_stack"], true, "{report:#}");
     let [runs, due] = ["runs", "due"].map(|name| stacks[name].as_f64().unwrap());
-    // What ran before the events were opened is stated, and due: on a busy host it can be a third of what the CPU ran.
+    // What was executed before the events were opened is stated, and due: on a busy host it can be a third of all
+    // executions of the CPU.
     assert!(0.9 * due * measured_share(&report) < runs, "{report:#}");
     let losses = report["losses"].as_array().unwrap();
     assert!(!losses.iter().any(|loss| loss["unit"] == "sample"), "{report:#}");

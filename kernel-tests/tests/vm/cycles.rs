@@ -30,7 +30,7 @@ taken_cycles = 7
 /// Cycles between two samples.
 const PERIOD: u64 = 100_003;
 
-/// The same where overflows are counted alone: the exact counts are held to a ten-thousandth.
+/// The same where overflows are counted alone: the exact counts agree to a ten-thousandth.
 const SHORT: u64 = 10_007;
 
 fn recorded(hardware_profile: &str, command: &str) -> Option<Outcome> {
@@ -78,7 +78,7 @@ fn cycles_are_what_the_executed_instructions_cost() {
     assert!((cost / SHORT).abs_diff(overflows) <= 1, "{cost}");
 }
 
-/// Lengths and durations of all user code that ran, by process and address.
+/// Lengths and durations of all executed user code, by process and address.
 struct Code(BTreeMap<(u32, u64), (u64, u64)>);
 
 impl Code {

@@ -6,8 +6,8 @@ use kernel_tests::reference::KERNEL;
 
 use crate::support;
 
-/// Loops, REP with a count and without, faults in plain and in REP instructions, self-modifying code, code
-/// across a page end, and a loop long enough to be interrupted hundreds of times.
+/// Loops, REP with a count and without, faults in plain and in REP instructions, self-modifying code, code across a
+/// page end. One loop is long enough to be interrupted hundreds of times.
 fn counted_by_hand(series: &str, cpus: u32) {
     let Some(machine) = support::machine(series) else {
         return;

@@ -28,7 +28,7 @@ struct Line {
 }
 
 impl Line {
-    /// How often it ran: those before the first conditional jump are in the inner loop.
+    /// How often it was executed: those before the first conditional jump are in the inner loop.
     fn executions(lines: &[Self], at: usize) -> f64 {
         let inner_end = lines
             .iter()
@@ -133,7 +133,7 @@ fn division_and_missing_load_carry_the_time_of_figure_1() {
     }
 }
 
-/// What stacks of sixteen entries show of the ways into a loop is biased there, by 3 % of the outer loop.
+/// Stacks of sixteen entries show the edges into a loop with a bias there, of 3 % of the outer loop.
 #[test]
 #[ignore = "runs in --all"]
 fn figure_1_keeps_its_shape_with_the_faults_of_ivb() {

@@ -15,7 +15,7 @@ use crate::{recorded, support};
 /// Forks, execs and pipes: task switches, system calls, interrupts.
 const LOAD: &str = "for i in $(busybox seq 9); do busybox seq 300 | busybox sort -r | busybox md5sum; done; \
                     busybox cp /proc/kallsyms /out/kallsyms";
-/// A period that tells the stacks from the samples of instructions, and some ten thousand stacks.
+/// A period that distinguishes the stacks from the samples of instructions, and some ten thousand stacks.
 const PERIODS: (u64, u64) = (1_000_037, 1_009);
 /// The CPU model, for the quirks of its branch records (hbbp-user/collect/src/uarch.rs).
 const SKYLAKE: &str = "cpu = vendor=GenuineIntel,family=6,model=94,stepping=3\n";
@@ -23,7 +23,7 @@ const ZEN_4: &str = "cpu = vendor=AuthenticAMD,family=25,model=17,stepping=1\n";
 /// Streams of this many bytes and more are no straight-line code (hbbp-ebpf/src/stream.rs).
 const LONG: u64 = 64 << 10;
 
-/// What a processor's records need, beside what all need.
+/// What a processor's records need, in addition to the common part.
 #[derive(Clone, Copy, PartialEq)]
 enum Quirk {
     None,

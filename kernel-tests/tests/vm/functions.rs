@@ -34,7 +34,7 @@ fn exporting_module(kernel: &Kernel, folder: &Path) -> PathBuf {
     module
 }
 
-/// What was printed, apart from pages of ftrace and kprobes, which are in no table.
+/// What was printed, except pages of ftrace and kprobes, which are in no table.
 struct Functions<'a> {
     /// The lines of the image and of modules.
     of_kernel: Vec<&'a str>,

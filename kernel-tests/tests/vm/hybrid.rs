@@ -53,7 +53,7 @@ fn assert_delivered(measured: &Measured) {
     );
 }
 
-/// Boots until the host gave all CPUs their time, as what nobody sampled says nothing of estimates.
+/// Boots until the host gave all CPUs their time, as unsampled time says nothing of estimates.
 fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
     const BOOTS: u32 = 3;
     let setup = Setup::new(support::hardware_profile("ideal"));
@@ -129,8 +129,8 @@ fn losses_are_all_counted_on_three_cpus() {
     losses_are_all_counted("6.12", 3, EACH);
 }
 
-/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported with the functions that ran then, and all
-/// sums close.
+/// While the tool is stopped, the ring of branch stacks overflows. Lost stacks are reported with their functions, and
+/// all sums close.
 #[test]
 #[ignore = "runs in --all"]
 fn stacks_lost_to_a_full_ring_are_counted() {
@@ -157,7 +157,7 @@ fn stacks_lost_to_a_full_ring_are_counted() {
     );
 }
 
-/// The refused stacks are those of functions, all of them, and nearly all of the program that ran meanwhile.
+/// The refused stacks are those of functions, all of them, and nearly all of the program that was running.
 fn assert_refused_in_what_ran(report: &Value, full: u64) {
     let rows = report["accounting"]["refused_in"].as_array().unwrap();
     let sum = |is_it: &dyn Fn(&Value) -> bool| -> u64 {
@@ -208,7 +208,7 @@ fn empty_stacks_are_recognised_within_the_first_second() {
     (setup.period, setup.branch_period) = (1_000_037, 100_003);
     let mut machine = setup.prepare(machine);
     support::add_workload(&mut machine, "kernels.c");
-    // A loop, so that the taken branches tell the time.
+    // A loop, so that the taken branches measure the time.
     let load = ["/bin/kernels", "latency", "180000000"];
     let measured = measure_command(machine, &load, &setup).unwrap();
     let reference = measured.outcome.reference().unwrap();

@@ -93,10 +93,11 @@ fn branches_add_up_on_zen_4() {
     branches_add_up("AuthenticAMD", 25, 17);
 }
 
-/// Largest residual of a Skylake: copies that are counted as iterations of a loop of one block, or the other way, are 3 %.
+/// Largest residual of a Skylake: copies that are counted as iterations of a loop of one block, or the reverse, are 3
+/// %.
 const RESIDUAL_OF_SKYLAKE: f64 = 0.003;
-/// Largest error of a Skylake. Chance of a run of this length gives half a percent and seldom one; means over the suite,
-/// beside a processor that repeats no entry, are in `results/skylake.txt`.
+/// Largest error of a Skylake. Chance of a run of this length gives half a percent and seldom one; means over the
+/// suite, compared with a processor that repeats no entry, are in `results/skylake.txt`.
 const ERROR_OF_SKYLAKE: f64 = 0.015;
 
 /// In a loop of one block a repeated newest entry is what happened as often as it is a copy. Neither is counted as the other.

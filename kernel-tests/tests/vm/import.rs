@@ -1,11 +1,11 @@
 //! perf and hbbp-sys record one span side by side; what is imported of perf's file is what hbbp-sys measured.
 //!
 //! Both attach to the same waiting process, so they count the same branches of the same tasks, and one reference holds
-//! for both. What is left between the two is chance: where in the work their samples fall. How large chance is, the
-//! recording itself tells: the variance from stack to stack, times the number of stacks, is that of a sum over
-//! independent stacks, and that of the difference of two such sums is twice as much. Samples at a fixed distance are not
-//! independent, though. Over most work they spread more evenly. But a repeated system call has a period of its own: if the
-//! two nearly match, the samples stay in the same part of the call for long.
+//! for both. What is left between the two is chance: where in the work their samples fall. The recording itself shows
+//! how large chance is: the variance from stack to stack, times the number of stacks, is that of a sum over independent
+//! stacks, and that of the difference of two such sums is twice that. Samples at a fixed distance are not independent,
+//! though. Over most work they spread more evenly. But a repeated system call has a period of its own: if the two
+//! nearly match, the samples stay in the same part of the call for long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ use crate::support;
 /// User code, then a process that spends its time in the kernel. The guest's clock skips idle time, so waiting until
 /// both tools are ready costs nothing. `perf record --kcore` finds no folder of modules in this guest and gives up;
 /// `perf buildid-cache --kcore` makes the same copy.
-/// A round of system calls takes 494.6 to some 497 branches, from build to build. Where a few periods are nearly as many as some rounds,
+/// A round of system calls takes 494.6 to some 497 branches, from build to build. Where a few periods nearly equal some rounds,
 /// stacks stay in the same part of a round for long: at 1009, near twice a round, streams were off by 7.7 deviations and the mix by 4 %;
 /// at 1187 five periods were twelve rounds to the branch, and streams were off by 7.6 deviations. 1181 is 2.376 to 2.388 rounds: no
 /// fraction with a denominator up to ten is nearer than a hundredth, but for 3/8 at its lower end, so that the part moves on by more
@@ -265,12 +265,12 @@ fn compare_errors(series: &str, recordings: &Recordings, outcome: &Outcome, stac
     let [live, imported] = ["live", "imported"].map(|profile| recordings.errors(profile));
     let [a, b] = [&live, &imported].map(|errors| errors.whole.average_weighted_error);
     println!("{series}: live {a:?}, imported {b:?}, LBR bound {bound}");
-    // A live run lets a stack right after a far branch represent two, since none is taken at that one; an import weighs all
-    // alike. That moves this share of the stacks, and a sum of differences by twice as much at most.
+    // In a live run, a stack right after a far branch represents two, since none is taken at that one; an import gives
+    // all the same weight. That moves this share of the stacks, and a sum of differences by at most twice that.
     let is_kernel = |address: u64| address >> 63 == 1;
     let is_behind_far = |stack: &&Vec<(u64, u64)>| matches!(stack[..], [(start, _), (_, end), ..] if is_kernel(start) != is_kernel(end));
     let far = stacks.iter().filter(is_behind_far).count() as f64 / n;
-    println!("{series}: {far} of the stacks stand right behind a far branch");
+    println!("{series}: {far} of the stacks stand right after a far branch");
     let difference = (a.lbr.unwrap() - b.lbr.unwrap()).abs();
     assert!(difference <= bound + 2.0 * far, "{difference} {bound} {far}");
 

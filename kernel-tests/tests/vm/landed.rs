@@ -1,4 +1,5 @@
-//! Samples are expected where they land, and flow takes chance out of the counts: each is held against an estimate without it.
+//! Samples are expected where they land, and flow takes chance out of the counts: each is compared with an estimate
+//! without it.
 
 use kernel_tests::accuracy::{Measured, Setup, measure};
 use kernel_tests::kernel::Kernel;
@@ -13,8 +14,8 @@ fn measured(workload: &str, hardware_profile: &str) -> Option<Measured> {
     Some(measure(workload, &Kernel::get("6.12").unwrap(), &setup).unwrap())
 }
 
-/// A program that nothing was tuned on. Stacks and samples come 20 to 60 cycles late: the times of instructions, which nobody tells the
-/// tool, are fitted to the samples.
+/// A program that was not used for tuning. Stacks and samples come 20 to 60 cycles late: the times of instructions,
+/// which the tool does not know, are fitted to the samples.
 #[test]
 fn samples_are_expected_where_they_land() {
     let Some(measured) = measured("mawk", "skid") else {

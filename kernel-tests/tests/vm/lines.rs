@@ -75,8 +75,8 @@ fn measured(source: &str, name: &str, arguments: &[&str], hardware_profile: &str
     Some(measure_command(machine, &command, &setup).unwrap())
 }
 
-/// The average weighted error of the HBBP paper (section VI.B), with lines in place of mnemonics; a line that one side alone has
-/// is an error as well.
+/// The average weighted error of the HBBP paper (section VI.B), with lines instead of mnemonics; a line that one side
+/// alone has is an error as well.
 fn error(ours: &Lines, theirs: &Lines) -> f64 {
     let of = |lines: &Lines, line: &str| lines.get(line).copied().unwrap_or(0.0);
     let all: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();

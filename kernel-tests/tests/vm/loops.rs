@@ -79,7 +79,8 @@ struct Built {
     iterations: f64,
 }
 
-/// Cycles for each instruction of a loop: each of its instructions ran as often as the innermost loop that holds it.
+/// Cycles for each instruction of a loop: each of its instructions was executed as often as the innermost loop that
+/// holds it.
 fn exact_cpi(of: &Built, built: &[Built], durations: &BTreeMap<u64, f64>) -> f64 {
     let (mut cycles, mut executions) = (0.0, 0.0);
     for (at, duration) in durations.range(of.code.clone()) {
@@ -90,9 +91,9 @@ fn exact_cpi(of: &Built, built: &[Built], durations: &BTreeMap<u64, f64>) -> f64
     cycles / executions
 }
 
-/// A figure of a loop beside what it should be.
+/// A figure of a loop and its true value.
 struct Figure {
-    /// Kernel, hardware profile, place, function, loop, and name.
+    /// Kernel, hardware profile, location, function, loop, and name.
     of: String,
     name: &'static str,
     value: f64,
@@ -195,7 +196,7 @@ fn loops_of_a_module_have_their_trips_and_cycles() {
 /// it is decides by how much, so that each build has other figures: three of the stated errors are allowed.
 #[test]
 #[ignore = "runs in --all"]
-fn loops_are_told_as_well_as_branches_that_stick_allow() {
+fn loops_are_as_exact_as_sticking_branches_allow() {
     for series in support::SERIES {
         for place in ["user", "kernel"] {
             check(&figures(series, "ivb", place), |it| {

@@ -18,7 +18,7 @@ const ALONE: f64 = 1e-3;
 /// `PERF_BR_SPEC_WRONG_PATH` in the flags of an entry.
 const WRONG_PATH: u64 = 1 << 24;
 
-/// What the branch stacks of a profile hold, over all processes: the trace of the stacks does not tell whose they are.
+/// What the branch stacks of a profile hold, over all processes: the trace of the stacks does not name their processes.
 #[derive(Debug, Default)]
 struct Counts {
     /// Hits and weight by start and end.

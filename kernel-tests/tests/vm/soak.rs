@@ -17,7 +17,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Times that memory and CPU time are looked at.
 const MARKS: u64 = 12;
 
-/// The guest's part: `seconds` of churn beside a daemon, with anonymous memory and CPU time at each mark.
+/// The guest's part: `seconds` of churn with a daemon, with anonymous memory and CPU time at each mark.
 fn churn(seconds: u64) -> String {
     format!(
         "set -e

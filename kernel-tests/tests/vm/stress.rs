@@ -1,5 +1,5 @@
-//! What must not lose or bend a count: eight CPUs that count in the same maps while these are drained all the time, and a system
-//! call that gives its CPU to nobody.
+//! What must not lose or change a count: eight CPUs that count in the same maps while these are drained all the time,
+//! and a system call that never yields its CPU.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;

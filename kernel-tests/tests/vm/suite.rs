@@ -58,7 +58,7 @@ fn programs_of_the_distribution_run() {
 
 #[test]
 #[ignore = "runs in --all"]
-fn programs_that_are_held_out_run() {
+fn held_out_programs_run() {
     workloads_run("6.12", workload::HELD_OUT.iter());
 }
 

@@ -24,7 +24,7 @@ hbbp-sys report --format json --top 1 /tmp/segments";
 /// A measurement that finds no counter ends and says why; one that has its counters keeps them.
 #[test]
 #[ignore = "runs in --all"]
-fn counters_that_others_hold_are_named_and_own_ones_are_kept() {
+fn counters_of_others_are_named_and_own_ones_stay() {
     let Some(mut machine) = support::machine("6.12") else {
         return;
     };
@@ -36,7 +36,7 @@ fn counters_that_others_hold_are_named_and_own_ones_are_kept() {
     let (before, report) = stdout
         .split_once("report\n")
         .unwrap_or_else(|| panic!("{stdout}\n{said}"));
-    // All of them at first; beside the daemon, all but its two.
+    // All of them at first; with the daemon, all but its two.
     let lines: Vec<&str> = before.lines().collect();
     let expected = [
         "8 counters taken",

@@ -63,7 +63,7 @@ impl Traced {
     }
 }
 
-/// Lengths of all instructions that ran, from the bytes in the reference.
+/// Lengths of all executed instructions, from the bytes in the reference.
 struct Code(BTreeMap<(u32, u64), u64>);
 
 impl Code {

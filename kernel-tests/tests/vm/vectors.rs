@@ -90,7 +90,7 @@ fn points_by_function(vectors: &[Vector<String>], numbers: &BTreeMap<&str, u32>,
     points_of(&vectors.iter().map(numbered).collect::<Vec<_>>(), chance)
 }
 
-/// The variance by chance that the file tells.
+/// The variance by chance that the file states.
 fn chance_of(text: &str) -> f64 {
     let (_, rest) = text.split_once("Chance leaves a variance of ").unwrap();
     rest.split(' ').next().unwrap().parse().unwrap()
@@ -124,9 +124,9 @@ fn joined(weights: &[f64]) -> impl Iterator<Item = Vec<f64>> {
     })
 }
 
-/// How far the phases of two choices are apart: the greatest difference of their weights, where one may have split a phase of the
-/// other. Streams of one stack come together, so that chance leaves more than the hits alone tell, and `virtual`, which does
-/// the same all the time, can have two phases for one.
+/// The distance of the phases of two choices: the greatest difference of their weights, where one may have split a
+/// phase of the other. Streams of one stack come together, so that chance is larger than by the hits alone, and
+/// `virtual`, which does the same all the time, can have two phases for one.
 ///
 /// The number of phases is not checked. The few intervals in which the program changes its phase form one phase or two, depending
 /// on the borders of intervals. Any least weight of a phase would have such phases on either side of it.
@@ -185,7 +185,7 @@ fn recorded((source, name, argument): (&str, &str, &str), hardware_profile: &str
     Some(outcome)
 }
 
-/// The program's own file has the weights of these vectors, which stand in `bb.out` without fractions.
+/// The program's own file has the weights of these vectors, which are in `bb.out` without fractions.
 #[track_caller]
 fn assert_in_file(own: &SimPoints, weights: &str) {
     let in_file = weights.lines().map(|line| line.split(' ').next().unwrap());

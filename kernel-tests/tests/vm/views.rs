@@ -51,7 +51,7 @@ impl Boot {
     }
 }
 
-/// How often each instruction of the kernel ran.
+/// How often each instruction of the kernel was executed.
 fn executions(reference: &Reference) -> HashMap<At, u64> {
     let mut exact = HashMap::new();
     for block in reference.blocks.iter().filter(|block| block.owner == KERNEL) {
@@ -68,7 +68,7 @@ fn executions(reference: &Reference) -> HashMap<At, u64> {
 fn boot(series: &str, hardware_profile: &str, parameters: &str, branch_period: u64) -> Option<Boot> {
     let machine = support::machine(series)?;
     let mut setup = Setup::new(support::hardware_profile(hardware_profile));
-    // What mitigations cost is under a hundredth of what runs, so that it takes more samples to tell it within 5 %.
+    // Mitigations are under a hundredth of all executions, so more samples are needed to know them within 5 %.
     (setup.period, setup.branch_period) = (2503, branch_period);
     let mut machine = machine
         .clock(setup.clock)

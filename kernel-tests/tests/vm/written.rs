@@ -69,7 +69,8 @@ fn written_text_is_named(series: &str) {
         path
     };
 
-    // The program is straight-line code after its first branch: each of its instructions ran as often as the others.
+    // The program is straight-line code after its first branch: each of its instructions was executed as often as the
+    // others.
     let (profile, dump) = (file("bpf"), &outcome.files["dump"]);
     let rows_of_program: BTreeMap<String, f64> = rows(&program, &profile, &["--by", "function,mnemonic"])
         .into_iter()
@@ -84,7 +85,7 @@ fn written_text_is_named(series: &str) {
         let each = rows_of_program[mnemonic] / f64::from(*n);
         assert!((each / runs - 1.0).abs() < 0.01, "{mnemonic}: {each} and {runs}");
     }
-    // What ran and is not in the dump would be text that was misread.
+    // What was executed and is not in the dump would be text that was misread.
     let foreign = rows_of_program
         .keys()
         .find(|mnemonic| !expected.contains_key(*mnemonic));

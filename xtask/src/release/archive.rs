@@ -10,7 +10,7 @@ use hbbp_toolchain::OBJECTS_OF_RELEASE;
 use super::{Release, bill_of_materials, files, git, objects, time_of_commit};
 use crate::{command, manual};
 
-/// What stands beside the program, by its path in the workspace.
+/// What is packed with the program, by its path in the workspace.
 const BESIDE_THE_PROGRAM: [&str; 5] = [
     "README.md",
     "LICENSE-APACHE",

@@ -9,7 +9,7 @@ use super::rust::mentions;
 /// Most circles in the workspace.
 const MOST: usize = 5;
 
-/// A file by its place in the crate: the folder of its sources, and the names of the modules that lead to it.
+/// A file by its position in the crate: the folder of its sources, and the names of the modules that lead to it.
 type Module = (String, Vec<String>);
 
 /// The file that each file of a crate uses, with the names that it takes from there.
@@ -21,7 +21,7 @@ pub(crate) fn check(sources: &[&Source]) -> Vec<Finding> {
     if all.len() <= MOST { Vec::new() } else { all }
 }
 
-/// Every circle, with what ties it.
+/// Every circle, with its references.
 pub(crate) fn all(sources: &[&Source]) -> Vec<Finding> {
     let uses = uses(sources);
     let finding = |circle: &BTreeSet<usize>| {
@@ -31,7 +31,7 @@ pub(crate) fn all(sources: &[&Source]) -> Vec<Finding> {
     circles(&uses).iter().filter_map(finding).collect()
 }
 
-/// What ties a circle.
+/// The references of a circle.
 fn told(sources: &[&Source], uses: &Uses, circle: &BTreeSet<usize>) -> String {
     let path = |file: &usize| sources.get(*file).map_or("", |source| source.path.as_str());
     let ties = circle.iter().flat_map(|from| {
@@ -55,7 +55,7 @@ fn module(path: &str) -> Option<Module> {
         .split('/')
         .filter(|name| !matches!(*name, "mod" | "lib" | "main"));
     let mut names: Vec<String> = names.map(str::to_owned).collect();
-    // A program beside the library is a crate of its own.
+    // A program next to the library is a crate of its own.
     let is_program = names.first().is_some_and(|name| name == "bin");
     let root = match is_program {
         true => format!(

@@ -7,7 +7,7 @@ use super::finding::{Finding, Source};
 /// Where a name may lead from: the top, and the folders whose files docs name in short.
 const FOLDERS: [&str; 4] = ["", "hbbp-user/src", "hbbp-ebpf/src", "xtask/src"];
 
-/// What makes a word a path of ours: one of these in front, or one of these behind.
+/// What makes a word a path of ours: one of these prefixes or suffixes.
 const TOPS: [&str; 6] = [
     "hbbp-user/",
     "hbbp-ebpf/",

@@ -4,7 +4,7 @@
 use super::finding::{Finding, Source};
 use super::rust::{Mention, mentions};
 
-/// Crates of several modules, each module in the order of the flow: it may use only what stands before it.
+/// Crates of several modules, each module in the order of the flow: it may use only those before it.
 const LINES: [(&str, &[&str]); 5] = [
     (
         "hbbp-user/model/src/",
@@ -89,7 +89,7 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// The place of a file in a crate of several modules.
+/// The position of a file in a crate of several modules.
 struct Room<'a> {
     module: &'a str,
     /// How deep below the root of its crate it lies.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_goes_one_way() {
+    fn imports_go_in_one_direction() {
         check(
             "hbbp-user/analysis/src/mix/mod.rs",
             "use crate::{time::Time, mix::{self, Mix}};\nuse hbbp_estimate::Rule;",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_module_needs_a_place() {
+    fn new_module_needs_a_position() {
         check(
             "hbbp-user/model/src/misc.rs",
             "",

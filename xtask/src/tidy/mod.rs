@@ -9,6 +9,7 @@ mod options;
 mod rust;
 mod sentences;
 mod shapes;
+mod test_names;
 mod text;
 mod words;
 
@@ -26,7 +27,7 @@ const SKIPPED: [&str; 2] = [".git", "target"];
 /// A rule about one file.
 type Rule = fn(&Source) -> Vec<Finding>;
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     text::module_doc,
     text::size,
     text::blanks,
@@ -36,6 +37,7 @@ const RULES: [Rule; 9] = [
     sentences::check,
     words::standard,
     words::prose,
+    test_names::check,
 ];
 
 /// Prints what is untidy in the workspace, and fails if that is more than warnings.
@@ -65,6 +67,7 @@ fn findings(sources: &[Source], root: &Path) -> Vec<Finding> {
         if !test_only.contains(&source.path) {
             findings.extend(imports::check(source));
             findings.extend(options::check(source));
+            findings.extend(words::messages(source));
         }
     }
     findings.extend(manual::check(sources));
@@ -152,7 +155,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The commands in README and book that begin with these words: the place of each, and its words.
+/// The commands in README and book that begin with these words: the location of each, and its words.
 #[cfg(test)]
 pub(crate) fn commands_of_the_manual(start: &str) -> Result<Vec<(String, Vec<String>)>> {
     let sources = read_sources(&command::workspace())?;

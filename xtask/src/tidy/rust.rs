@@ -1,6 +1,6 @@
 //! Just enough of Rust's grammar to ask which paths a source file mentions, and on which line.
 
-/// A path such as `std::fs::read`, written out even where it stands inside the braces of a `use`.
+/// A path such as `std::fs::read`, written out even inside the braces of a `use`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mention {
     /// From 1.
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_keep_their_place() {
+    fn blanks_keep_their_column() {
         assert_eq!(code("a // b\n\"é\" c"), "a     \n\"\"\" c");
     }
 

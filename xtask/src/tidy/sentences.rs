@@ -5,9 +5,6 @@ use super::finding::{Finding, Source};
 /// Words of the longest sentence. Technical authors aim at 20 to 25 on average.
 const MOST_WORDS: usize = 34;
 
-/// Where longer ones are warnings, until they are rewritten with the code that they explain.
-const LATER: [&str; 1] = ["hbbp-user/estimate/"];
-
 /// A sentence, and the line that its paragraph begins on.
 struct Sentence {
     line: usize,
@@ -19,15 +16,10 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     if source.is_any_of(&["/golden/", "/fixtures/"]) {
         return Vec::new();
     }
-    let is_later = LATER.iter().any(|folder| source.path.starts_with(folder));
     let long = sentences(source).into_iter().filter(|it| it.n_words > MOST_WORDS);
     let found = long.map(|sentence| {
         let message = format!("a sentence of {} words, more than {MOST_WORDS}", sentence.n_words);
-        if is_later {
-            source.warning(sentence.line, message)
-        } else {
-            source.finding(sentence.line, message)
-        }
+        source.finding(sentence.line, message)
     });
     found.collect()
 }
@@ -131,8 +123,6 @@ mod tests {
             &format!("# A\n\n{}\n{}.\n", words(20), words(15)),
             &[found],
         );
-        let found = "1: warning: a sentence of 35 words, more than 34";
-        check_rule(check, "hbbp-user/estimate/a.md", &words(35), &[found]);
     }
 
     #[test]

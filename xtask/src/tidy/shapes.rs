@@ -1,4 +1,5 @@
-//! Shapes of the code that are counted, as few of them are good: public items, tuples in place of parameters, and wide structs.
+//! Shapes of the code that are counted, as few of them are good: public items, tuples instead of parameters, and wide
+//! structs.
 
 use super::finding::{Finding, Source};
 use super::rust::{code, without_tests};
@@ -94,7 +95,7 @@ fn has_tuple(rest: &str) -> bool {
         (depth == 0).then_some(at)
     });
     let parameters = &parameters[..end.unwrap_or(0)];
-    // What stands in parentheses is not a tuple where it is empty, or holds a type with several bounds.
+    // Parentheses are not a tuple where it is empty, or holds a type with several bounds.
     let is_tuple = |rest: &str| {
         !["()", "(impl ", "(dyn "]
             .iter()

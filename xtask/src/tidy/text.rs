@@ -25,7 +25,7 @@ const FOREIGN: [&str; 9] = [
     "/root/",
 ];
 
-/// Files in which text stands as it is needed, and not as we like it.
+/// Files whose text follows other rules than ours.
 const AS_IT_IS: [&str; 3] = ["/golden/", "/fixtures/", "Cargo.lock"];
 
 /// Every .rs file begins with a paragraph that says what it is for; that of a crate may be its README.
@@ -111,13 +111,13 @@ pub(crate) fn foreign(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Whether the name at this place is not the end of a longer one, such as `/proc/1/root/`.
+/// Whether the name at this offset is not the end of a longer one, such as `/proc/1/root/`.
 fn begins(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back();
     !before.is_some_and(|it| it.is_alphanumeric() || matches!(it, '_' | '-' | '}' | '>' | '*'))
 }
 
-/// Every unsafe block and impl tells why it is sound. Clippy says so too, but not of code for eBPF.
+/// Every unsafe block and impl states why it is sound. Clippy says so too, but not of code for eBPF.
 pub(crate) fn safety(source: &Source) -> Vec<Finding> {
     if !source.is_rust() {
         return Vec::new();

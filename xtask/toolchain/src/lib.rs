@@ -1,4 +1,4 @@
-//! Which compiler and which linker build the eBPF object: the one place that decides.
+//! Which compiler and which linker build the eBPF object: the only module that decides.
 //!
 //! xtask asks it what is missing before it builds, and `hbbp-user/collect/build.rs` builds the object with it, so that plain
 //! `cargo build` picks what `cargo xtask build` picks. Neither is needed where the object was built elsewhere
@@ -191,8 +191,9 @@ mod tests {
         assert!(number("nonsense") < number("0.13.0"));
     }
 
+    /// Objects of another build are the named ones, else those of the release.
     #[test]
-    fn objects_of_another_build_are_those_named_else_those_of_the_release() {
+    fn objects_of_another_build_are_named_or_of_the_release() {
         let package = tempfile::tempdir().unwrap();
         let find = |named: &str| objects_built_elsewhere(Some(named.into()), package.path());
         assert_eq!(find(""), Ok(None), "git holds none");

@@ -40,7 +40,7 @@ pub struct Version {
 pub struct Line {
     /// Its address.
     pub addr: ImageAddr,
-    /// The bytes that ran.
+    /// The executed bytes.
     pub bytes: Vec<u8>,
     /// Disassembly, in the syntax of the Intel manuals.
     pub text: String,
@@ -48,13 +48,13 @@ pub struct Line {
     pub flow: Flow,
     /// The block that begins here.
     pub block: Option<Block>,
-    /// How often it ran: the count of its block.
+    /// How often it was executed: the count of its block.
     pub count: f64,
     /// Standard error of that.
     pub std_error: f64,
     /// Samples of eventing IPs at it.
     pub samples: u64,
-    /// Time that passed at it; `None` where time was not sampled beside executions.
+    /// Time spent at it; `None` where only executions were sampled.
     pub time: Option<Figure>,
     /// Time for each execution; `None` where executions are too few to divide by.
     pub cpi: Option<Figure>,

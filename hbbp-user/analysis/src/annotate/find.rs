@@ -137,7 +137,7 @@ impl From<NotFound> for Advised {
     }
 }
 
-/// Finds the one function that is asked for among the code that ran; `locations` are needed for lines of the source.
+/// Finds the one function that is asked for among the executed code; `locations` are needed for lines of the source.
 pub fn find(
     snapshot: &Snapshot,
     heat: &[Heat],

@@ -21,8 +21,8 @@ use hbbp_model::snapshot::{EventIdx, Module, ModuleIdx, Snapshot};
 
 /// The annotated code of a function; `None` where its module or its text is not in the profile.
 ///
-/// `source` says where an instruction is in the source, and `linked` what a static image has in place of the bytes
-/// of a version, where these are known.
+/// `source` says where an instruction is in the source, and `linked` what a static image has instead of the bytes of a
+/// version, where these are known.
 pub fn annotated(
     estimated: &Estimated<'_>,
     code: &Code,
@@ -205,7 +205,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    /// Adds the time at the instructions of a text, where it was sampled beside executions.
+    /// Adds the time at the instructions of a text, where time was sampled as well.
     fn add_time(&mut self, idx: TextIdx) {
         let (Some(time), Some(blocks)) = (self.estimated.time(), self.estimated.map().text(idx)) else {
             return;

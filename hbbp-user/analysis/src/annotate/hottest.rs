@@ -1,4 +1,4 @@
-//! All code that ran, as functions, by the instructions that each executed.
+//! All executed code, as functions, by the instructions that each executed.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub struct Heat {
     pub amount: f64,
 }
 
-/// The code that ran, hottest first.
+/// The executed code, hottest first.
 pub fn hottest(estimated: &Estimated<'_>) -> Vec<Heat> {
     let snapshot = estimated.snapshot();
     let map = estimated.map();

@@ -1,4 +1,4 @@
-//! Annotated code: the instructions of one function, each with how often it ran, as estimated from its block.
+//! Annotated code: the instructions of one function, each with how often it was executed, as estimated from its block.
 //!
 //! A function whose text was patched during the run has several text versions, each with its own counts. Versions of a
 //! text range that do not differ within the function are one.

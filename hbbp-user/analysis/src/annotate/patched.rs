@@ -1,4 +1,4 @@
-//! What a static image has where the code that ran has other bytes.
+//! What a static image has where the executed code has other bytes.
 
 use super::annotated::Line;
 use super::disassembly::disassembled;
@@ -9,15 +9,15 @@ use hbbp_model::snapshot::Module;
 /// The static text of the code of one version.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct StaticText {
-    /// Address of the first byte, where the code ran.
+    /// Address of the first byte, where the code was executed.
     pub start: ImageAddr,
     /// The bytes of the static image.
     pub bytes: Vec<u8>,
-    /// For each of them, whether another byte ran for a reason other than relocation.
+    /// For each of them, whether the executed byte differs for a reason other than relocation.
     pub differs: Vec<bool>,
 }
 
-/// Writes at the first instruction of each run of instructions that differ what the static image has in their place.
+/// Writes at the first instruction of each run of instructions that differ what the static image has instead.
 pub(super) fn mark(lines: &mut [Line], linked: &StaticText, module: &Module, demangle: Demangle) {
     let offset = |addr: ImageAddr| addr.since(linked.start).and_then(|at| usize::try_from(at).ok());
     let differs = |line: &Line| {

@@ -1,9 +1,9 @@
-//! Where a function has its return address: above the frame pointer, on top of the stack, or nobody knows.
+//! Where a function has its return address: above the frame pointer, on top of the stack, or unknown.
 //!
-//! The code of a function is followed from its start, instruction by instruction along all branches. At its start the return
-//! address is on top of the stack, and the frame pointer is that of whoever kept one last (System V AMD64 ABI, 3.2.2); after
-//! `push rbp; mov rbp, rsp` it is above the frame pointer, until `leave` or `pop rbp` takes that back. Where ways meet that
-//! do not agree, or the stack moves otherwise, it is not known.
+//! The code of a function is followed from its start, instruction by instruction along all branches. At its start the
+//! return address is on top of the stack, and the frame pointer is that of the last caller that keeps one (System V
+//! AMD64 ABI, 3.2.2); after `push rbp; mov rbp, rsp` it is above the frame pointer, until `leave` or `pop rbp` takes
+//! that back. Where joining paths disagree, or the stack pointer changes in another way, it is unknown.
 
 use hbbp_decode::Decoder;
 use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
@@ -87,7 +87,7 @@ impl Frames {
         frame.unwrap_or(Frame::Unknown)
     }
 
-    /// Another way leads to an instruction. Returns what is known there now, if that has changed.
+    /// Another path leads to an instruction. Returns what is known there now, if that has changed.
     fn merge(&mut self, instruction: u32, frame: Frame) -> Option<Frame> {
         let nth = instruction.checked_sub(self.first)? as usize;
         let known = self.of.get_mut(nth)?;

@@ -1,8 +1,8 @@
 //! Callers: the time of samples with call chains, charged to the instructions that called.
 //!
-//! A sample's time belongs to the instruction that spent it ([`crate::time`]) and, as inclusive time, to each call on its chain,
-//! once, however often a recursion has it there. Chains are walked outwards as far as each step is proved ([`mod@walk`]): what
-//! comes after the first step without proof is charged to nobody, and counted ([`Ends`]).
+//! A sample's time belongs to the instruction that spent it ([`crate::time`]) and, as inclusive time, to each call on
+//! its chain, once, however often a recursion has it there. Chains are walked outwards as far as each step is proved
+//! ([`mod@walk`]): callers beyond the first step without proof are not charged, and are counted ([`Ends`]).
 
 mod frame;
 mod walk;

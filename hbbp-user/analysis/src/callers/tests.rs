@@ -1,4 +1,4 @@
-//! Call chains of a program of four functions, placed by hand.
+//! Call chains of a program of four functions, written by hand.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Walks a call chain outwards, as far as each caller is proved by the text.
 //!
-//! In the kernel, return addresses come from ORC, which knows every frame, and it goes on where an interrupt struck: that
-//! did not call, and no call precedes it. User code has frame pointers or has not: without one the kernel reads what an
-//! outer function, or anything else, left there (`perf_callchain_user` in arch/x86/events/core.c). So a caller counts where the
-//! code of the function that it called says that the return address is at that place ([`super::frame`]), and where a call is
-//! right before that. Compilers leave out the frames of functions that call nothing, with any option; there the return
-//! address is on top of the stack.
+//! In the kernel, return addresses come from ORC, which knows every frame, and it continues through interrupted code,
+//! which did not call, so no call precedes it. User code may lack frame pointers: then the kernel reads what an outer
+//! function, or anything else, left there (`perf_callchain_user` in arch/x86/events/core.c). So a caller counts where
+//! the code of the function that it called says that the return address is there ([`super::frame`]), and where a call
+//! is right before that. Compilers leave out the frames of functions that call nothing, with any option; there the
+//! return address is on top of the stack.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub(super) enum End {
 pub struct Ends {
     /// All chains.
     pub samples: u64,
-    /// The sampled address has no instruction, so that nobody is charged.
+    /// The sampled address has no instruction, so no caller is charged.
     pub unresolved: u64,
     /// An interrupt or exception struck: what it struck is not charged.
     pub interrupted: u64,

@@ -147,7 +147,7 @@ fn seconds(run: &Estimated<'_>) -> Option<Figure> {
     (0 < duration).then(|| exact(duration as f64 / 1e9))
 }
 
-/// How often the first block of a function ran.
+/// How often the first block of a function was executed.
 fn calls(run: &Estimated<'_>, function: &str) -> Result<Figure, PerError> {
     if !matches!(
         run.counts().assignment.unit,

@@ -1,16 +1,16 @@
-//! The basic blocks of the reference, over which a profile is held against it.
+//! The basic blocks of the reference, over which a profile is compared with it.
 //!
-//! "Establishing a Base of Trust" (ATC 2015, section 3.3) sums the deviations over the blocks that the instrumentation found. The
-//! blocks of a profile would be another measure for each profile: branch stacks show where blocks begin that a recording
-//! of addresses alone leaves whole. So a block is what the exact counts say: instructions that follow each other, without a branch
-//! between them, and ran equally often.
+//! "Establishing a Base of Trust" (ATC 2015, section 3.3) sums the deviations over the blocks that the instrumentation
+//! found. Blocks of a profile would be a different measure for each profile: branch stacks show where blocks begin that
+//! a recording of addresses alone leaves whole. So a block is what the exact counts say: instructions that follow each
+//! other, without a branch between them, with equal counts.
 
 use super::amounts::Amounts;
 use hbbp_code::blocks::{Flow, Instruction};
 use hbbp_code::locate::Site;
 use hbbp_model::addr::Ring;
 
-/// What ran at an address.
+/// What was executed at an address.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Address {
     /// Number of its location.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_creep_are_held_against_the_first() {
+    fn creeping_counts_are_compared_with_the_first() {
         let addresses = [0u8, 1, 2].map(|n| {
             let count = 1000.0 + 0.8 * f64::from(n);
             address(2 * u64::from(n), Flow::Next, count, 0.0)

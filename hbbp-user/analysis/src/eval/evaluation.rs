@@ -1,4 +1,4 @@
-//! A profile beside its reference: what both executed, by location, mnemonic, block and address.
+//! A profile compared with its reference: the executions of both, by location, mnemonic, block and address.
 
 use std::collections::BTreeMap;
 

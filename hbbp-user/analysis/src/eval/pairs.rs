@@ -1,8 +1,9 @@
 //! Training pairs: each block of a profile with what a rule can ask of it, the estimates of both methods, and its exact count.
 //!
-//! A block is a pair where both methods have data of its ring and each of its addresses is in that block alone. Code that was
-//! patched is in several versions of a text, and exact counts by address do not say which of them ran. What is in none of
-//! the pairs is summed by ring, so that pairs and remainder make the totals of the evaluation.
+//! A block is a pair where both methods have data of its ring and each of its addresses is in that block alone. Code
+//! that was patched is in several versions of a text, and exact counts by address do not say which of them was
+//! executed. What is in none of the pairs is summed by ring, so that pairs and remainder make the totals of the
+//! evaluation.
 
 use std::collections::BTreeMap;
 

@@ -47,7 +47,7 @@ pub enum Unserved {
     /// No branch stack.
     #[error("the profile has no branch stacks")]
     NoStacks,
-    /// The kernel chose the periods, or nothing tells them.
+    /// The kernel chose the periods, or they are unknown.
     #[error("its period is not known: record with a fixed one (-c)")]
     UnknownPeriod,
     /// The addresses were sampled by another method.
@@ -55,7 +55,7 @@ pub enum Unserved {
     Other(Sampling),
     /// Stacks that no taken branch triggered are on a scale of their own, so one of the two serves alone.
     #[error(
-        "{0} serve alone, as the same event triggered both: record with taken branches beside it (-b -e br_inst_retired.near_taken)"
+        "{0} serve alone, as the same event triggered both: record taken branches as well (-b -e br_inst_retired.near_taken)"
     )]
     Alone(&'static str),
     /// Addresses at level 1 without branches that correct them.

@@ -148,8 +148,8 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Makes all instructions of each method together as many as those of the reference: executions without a scale are
-    /// compared by their shares.
+    /// Scales the instructions of each method to the sum of the reference: executions without a scale are compared by
+    /// their shares.
     pub(super) fn scale_to_reference(&mut self) {
         let mut all = Amounts::default();
         self.by_mnemonic.values().for_each(|one| all.add(one));

@@ -1,4 +1,4 @@
-//! Calls, with the time of what they called, as call chains tell it.
+//! Calls, with the time of what they called, according to call chains.
 
 use crate::callers::Ends;
 use hbbp_estimate::Figure;
@@ -38,7 +38,7 @@ pub struct CallSite {
 }
 
 impl Calls {
-    /// Gives loops their numbers after sorting; the new place of each, if it still has one.
+    /// Gives loops their numbers after sorting; the new index of each, if it still has one.
     pub(super) fn renumber(&mut self, places: &[Option<usize>]) {
         for site in &mut self.sites {
             site.within = site.within.and_then(|n| places.get(n).copied().flatten());

@@ -1,7 +1,7 @@
 //! Inclusive time of loops, and who called them, from call chains ([`crate::callers`]).
 //!
-//! A sample is charged once to each loop that its instruction or a call on its chain lies in, so that recursion counts once.
-//! Samples without a chain, and callers that are not known, are charged to nobody, so inclusive time is a lower bound.
+//! A sample is charged once to each loop that its instruction or a call on its chain lies in, so that recursion counts
+//! once. Samples without a chain, and callers that are not known, are not charged, so inclusive time is a lower bound.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -160,7 +160,7 @@ impl<'a> Sums<'a> {
     }
 
     fn add(&mut self, charged: &Charged) {
-        // Of each region the outermost place on the chain, so that the next call led into it from outside.
+        // Of each region the outermost frame on the chain, so that the next call entered it from outside.
         let mut places: BTreeMap<usize, usize> = BTreeMap::new();
         let chain = std::iter::once(&charged.spender).chain(&charged.calls);
         for (place, at) in chain.enumerate() {
@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn a_loop_is_charged_with_what_it_calls_once() {
-        // In `leaf`, which `f` called, which called itself twice, and was called by the loop of `main`; and by nobody known.
+        // In `leaf`, which `f` called, which called itself twice, and was called by the loop of `main`; and by an
+        // unknown caller.
         let snapshot = sampled(&[
             (0x21, 0x19, &[0x1e, 0x1e, 0x9], 3),
             (0x14, 0, &[0x9], 2),

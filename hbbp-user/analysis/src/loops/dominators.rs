@@ -1,7 +1,7 @@
 //! Dominators of a flow graph: a node dominates another if every path from a root to the other passes it.
 //!
-//! Lengauer and Tarjan, A Fast Algorithm for Finding Dominators in a Flowgraph (TOPLAS 1979), with path compression alone:
-//! O(m log n) whatever the graph, as graphs are made of what programs of other users ran.
+//! Lengauer and Tarjan, A Fast Algorithm for Finding Dominators in a Flowgraph (TOPLAS 1979), with path compression
+//! alone: O(m log n) whatever the graph, as graphs come from programs of other users.
 
 use super::graph::Digraph;
 
@@ -169,8 +169,8 @@ impl Forest {
 
 /// When a walk of the dominator tree enters and leaves each node.
 fn spans(order: &Search, idoms: &[usize], n_nodes: usize) -> Vec<Option<(usize, usize)>> {
-    // A dominator has a smaller number than what it dominates, so sizes add up from the last number to the first, and
-    // places are given from the first to the last.
+    // A dominator has a smaller number than what it dominates, so sizes add up from the last number to the first.
+    // Positions are given from the first to the last.
     let n = idoms.len();
     let mut sizes = vec![1usize; n];
     for number in (1..n).rev() {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arms_of_a_branch_dominate_nothing_behind_it() {
+    fn arms_of_a_branch_dominate_nothing_after_it() {
         let graph = Digraph::new(5, &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]);
         let dominators = Dominators::new(&graph, &[0]);
         let of_4: Vec<usize> = (0..5).filter(|by| dominators.dominates(*by, 4)).collect();

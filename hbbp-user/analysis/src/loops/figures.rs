@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An edge that was never seen in a stack counts nothing. A loop that was never seen to be entered has iterations
-//! alone: how many rounds it goes each time is more than the stacks can tell.
+//! alone: the stacks do not show its rounds for each entry.
 //!
 //! The error of a share is that of n occurrences of which h were the part, p^2 (1 - h / n) / h, as if each were drawn by
 //! itself; a loop with a fixed number of rounds has less. Executions of the header are independent of it.

@@ -1,13 +1,14 @@
-//! The flow graph of one function: its blocks that ran, how control passed between them, and where it came in.
+//! The flow graph of one function: its executed blocks, the control flow between them, and its entries.
 //!
-//! Where branch stacks were recorded, the nodes are the blocks that ran, and the edges are those that were followed, with
-//! direct branches and fall-throughs of the code between two blocks that ran: these may have been followed too rarely to be
-//! seen. Samples alone do not tell which blocks never ran; then all of the function are nodes, only the code has edges, and
-//! what neither the start nor a block with samples leads to, such as the targets of jump tables, has none.
+//! Where branch stacks were recorded, the nodes are the executed blocks, and the edges are the recorded ones. Direct
+//! branches and fall-throughs between two executed blocks are edges too, as they may be too rare to be recorded.
+//! Samples alone do not show which blocks were never executed: then all blocks of the function are nodes, and edges
+//! come from the code alone. Blocks that neither the start nor a sampled block leads to, such as the targets of jump
+//! tables, have none.
 //!
-//! A call leads to the instruction after it, as often as streams begin there; what the callee does is not part of the graph.
-//! A recursive call is a way into the function like any other, so that recursion makes no loop. Interrupts come back to
-//! where they struck, and are no edges either.
+//! A call leads to the instruction after it, as often as streams begin there; what the callee does is not part of the
+//! graph. A recursive call is an entry of the function like any other, so recursion makes no loop. Interrupts return to
+//! the interrupted instruction and are not edges either.
 //!
 //! Control comes in where the function starts. It may have done so too rarely to be seen, and a part of a function may be
 //! entered from elsewhere: blocks that nothing known leads to have control come in as well, [`Function::graph`].
@@ -248,7 +249,7 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// Whether control can come from a block to the next one, for calls by way of the callee.
+    /// Whether control can come from a block to the next one, for calls through the callee.
     fn falls_through(&self, block: u32) -> bool {
         match self.last_flow(block) {
             Some(Flow::Call | Flow::IndirectCall) => true,

@@ -197,7 +197,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn edges_stand_once_and_by_node() {
+    fn edges_are_unique_and_sorted_by_node() {
         let graph = Digraph::new(3, &[(2, 0), (0, 1), (0, 2), (0, 1), (7, 0), (0, 7)]);
         assert_eq!(graph.successors(0), [1, 2]);
         assert_eq!(graph.predecessors(0), [2]);

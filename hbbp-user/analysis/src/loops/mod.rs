@@ -1,14 +1,14 @@
-//! Loops of the code that ran: how often each was entered and gone round, and what it executed.
+//! Loops of the executed code: how often each was entered and gone round, and what it executed.
 //!
 //! ```text
 //! streams, branches -> function (a flow graph for each function)
 //!    -> graph, dominators -> natural (nested loops, irreducible regions) -> figures (iterations, invocations, trips)
 //! ```
 //!
-//! Loops are found as OptiWISE does (Guo et al., CGO 2024, section IV), on estimated executions in place of counted ones,
-//! and in the kernel as in user code. What a loop executes is what its own blocks do, with those of inner loops and without
-//! the functions that it calls. Where call chains were sampled, the time of what it calls is known as well (`calls`). Every text
-//! version of a function that was patched has loops of its own.
+//! Loops are found as OptiWISE does (Guo et al., CGO 2024, section IV), on estimated executions instead of counted
+//! ones, and in the kernel as in user code. What a loop executes is what its own blocks do, with those of inner loops
+//! and without the functions that it calls. Where call chains were sampled, the time of what it calls is known as well
+//! (`calls`). Every text version of a function that was patched has loops of its own.
 
 mod call_sites;
 mod calls;
@@ -76,7 +76,7 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
 }
 
 impl Loops {
-    /// Adds the loops of a range of blocks, of which some ran.
+    /// Adds the loops of a range of blocks, of which some were executed.
     fn add_function(
         &mut self,
         estimated: &Estimated<'_>,

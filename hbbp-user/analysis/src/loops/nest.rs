@@ -1,4 +1,4 @@
-//! The loops of a profile, in the order of their weight, and where they stand in the source.
+//! The loops of a profile, in the order of their weight, and their source locations.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use hbbp_model::snapshot::{EventUnit, ModuleIdx, SourceLocations};
 /// The loops of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loops {
-    /// By falling time, or amount where time was not sampled beside it; an outer loop precedes its inner ones.
+    /// By falling time, or amount where time was not sampled; an outer loop precedes its inner ones.
     pub loops: Vec<Loop>,
     /// Regions that go round and are entered at several blocks: no loops, in the same order.
     pub irreducible: Vec<Region>,
@@ -23,7 +23,7 @@ pub struct Loops {
     pub total: f64,
     /// Where call chains were sampled: what was called from where.
     pub calls: Option<Calls>,
-    /// The unit of time, and the time of all code, where it was sampled beside executions.
+    /// The unit of time, and the time of all code, where it was sampled.
     pub time: Option<(EventUnit, f64)>,
     /// What the amounts are.
     pub unit: Option<Unit>,
@@ -42,7 +42,7 @@ pub struct Loop {
     pub depth: u64,
     /// The innermost of these, as an index.
     pub parent: Option<usize>,
-    /// How often control went through it; `None` where branch stacks do not tell.
+    /// How often it was followed; `None` where branch stacks do not show it.
     pub rounds: Option<Rounds>,
     /// The calls that led into it, with its inclusive time for each, falling; none where no call chains were sampled.
     pub callers: Vec<CallSite>,
@@ -77,12 +77,13 @@ impl Loops {
         }
     }
 
-    /// Whether amounts are executions, on whatever scale: samples of time do not say how often anything ran.
+    /// Whether amounts are executions, on whatever scale: samples of time do not say how often anything was executed.
     pub const fn has_executions(unit: Unit) -> bool {
         matches!(unit, Unit::Executions | Unit::RelativeExecutions)
     }
 
-    /// Says where the first `n` loops stand in the source: the lines of the file that most of their instructions are from.
+    /// Finds where the first `n` loops are in the source: the lines of the file that most of their instructions are
+    /// from.
     pub fn locate(&mut self, n: usize, map: &BlockMap, locations: &SourceLocations) {
         for it in self.loops.iter_mut().take(n) {
             let mut files: BTreeMap<&str, (u64, u32, u32)> = BTreeMap::new();

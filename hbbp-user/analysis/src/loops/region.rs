@@ -22,7 +22,7 @@ pub struct Region {
     pub blocks: Vec<u32>,
     /// What these executed, without what they called, in the unit of the estimate.
     pub amount: Figure,
-    /// The time that passed in them; `None` where it was not sampled beside executions.
+    /// The time spent in them; `None` where it was not sampled.
     pub time: Option<Figure>,
     /// The time that passed in them and in what they called, of what called itself once; `None` where no call chains were
     /// sampled.

@@ -56,8 +56,9 @@ impl Accuracy {
 
     /// The average weighted error, as a fraction; `None` without any reference.
     ///
-    /// Each error is weighted by its reference value, which cancels the division: the result is the sum of all deviations
-    /// over the reference instructions. In this form it includes mnemonics that were measured but never ran.
+    /// Each error is weighted by its reference value, which cancels the division: the result is the sum of all
+    /// deviations over the reference instructions. In this form it includes mnemonics that were measured but were never
+    /// executed.
     pub(crate) fn average_weighted(&self) -> Option<f64> {
         let instructions: f64 = self.keys.iter().map(|key| key.reference).sum();
         let deviations: f64 = self.keys.iter().map(KeyError::deviation).sum();

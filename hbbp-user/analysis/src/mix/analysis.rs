@@ -24,7 +24,7 @@ pub struct Analysis {
     pub unresolved: Tally<Unresolved>,
     /// Accepted streams, by event.
     pub accepted: Tally<()>,
-    /// Accepted streams that an interrupt or exception ended, before their last instruction ran.
+    /// Accepted streams that an interrupt or exception ended, before their last instruction was executed.
     pub interrupted: Tally<()>,
     /// Discarded streams, by event and reason.
     pub discarded: Tally<Discard>,
@@ -32,7 +32,7 @@ pub struct Analysis {
     pub lost_branches: Tally<Unresolved>,
     /// The contribution of each method to the mix, without those that contribute nothing.
     pub methods: Vec<MethodShare>,
-    /// The blocks of the text that ran.
+    /// The blocks of the executed text.
     pub map: BlockMap,
     /// Executions of each block, with the chosen method and the reason.
     pub counts: BlockCounts,
@@ -109,7 +109,7 @@ impl<'a> Estimated<'a> {
         self.snapshot
     }
 
-    /// The blocks of the text that ran.
+    /// The blocks of the executed text.
     pub const fn map(&self) -> &BlockMap {
         &self.map
     }
@@ -119,7 +119,7 @@ impl<'a> Estimated<'a> {
         &self.counts
     }
 
-    /// Time beside executions, where it was sampled.
+    /// Time, where it was sampled in addition to executions.
     pub(crate) const fn time(&self) -> Option<&Time> {
         self.time.as_ref()
     }
@@ -140,7 +140,7 @@ impl<'a> Estimated<'a> {
         })
     }
 
-    /// Samples or branch stacks that the estimates rest on: the larger number, as each of them would find what ran.
+    /// Samples or branch stacks that the estimates rest on: the larger number, as each of them would hit executed code.
     pub fn samples(&self) -> f64 {
         let (Self { counts, .. }, mut in_mix) = (self, 0);
         for event in &counts.assignment.ebs {

@@ -23,9 +23,9 @@ pub struct Cell {
     pub flops: f64,
     /// Time that passed at the instructions, in [`Mix::time_unit`], where it is asked for and was sampled.
     pub time: Option<Figure>,
-    /// Bytes of distinct instructions that ran.
+    /// Bytes of distinct executed instructions.
     pub bytes: u64,
-    /// Distinct blocks that ran.
+    /// Distinct executed blocks.
     pub blocks: u64,
 }
 

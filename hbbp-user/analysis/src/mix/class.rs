@@ -226,7 +226,7 @@ const fn by_flow(flow: Flow) -> Option<Category> {
     }
 }
 
-/// MOVSD and CMPSD name both a string instruction and one of SSE2; the operands tell.
+/// MOVSD and CMPSD name both a string instruction and one of SSE2; the operands decide.
 fn kind(instruction: &Instruction, coding: &str) -> Category {
     match instruction.mnemonic() {
         Mnemonic::Movsd | Mnemonic::Cmpsd if !has_vector(instruction) => Category::String,

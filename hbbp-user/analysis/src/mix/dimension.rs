@@ -46,7 +46,7 @@ dimensions! {
     Process, "process", "Process image; the kernel is one of its own.";
     Pid, "pid", "Process id; 0 for the kernel's idle task, and for kernel code of older profiles.";
     Command, "command", "Command name of the process.";
-    Thread, "thread", "Thread by name and id, where threads were counted apart.";
+    Thread, "thread", "Thread by name and id, where threads were counted separately.";
     Cgroup, "cgroup", "Path of the process's cgroup (v2) when it was first seen.";
     Source, "source", "Where the figure of the block comes from: EBS or LBR.";
     Block, "block", "Basic block, by module and address.";

@@ -56,7 +56,7 @@ pub(super) struct Keys<'a> {
     query: &'a Query,
     /// Whether the parts of a block can add to different sums.
     asks_process: bool,
-    /// What the values of the axes depend on beside the form.
+    /// What the values of the axes depend on in addition to the form.
     depends_on: DependsOn,
     /// The last function, and the number of its half.
     last_function: Option<(FunctionAt, u32)>,
@@ -101,7 +101,7 @@ struct Pairs {
 #[derive(Default)]
 struct Places {
     block: u64,
-    /// The last block that added to each sum, and the place there.
+    /// The last block that added to each sum, and its index there.
     of_sum: Vec<(u64, usize)>,
 }
 

@@ -1,11 +1,10 @@
 //! Mitigations of CPU vulnerabilities: which instructions of live kernel text are executed for one of them.
 //!
 //! Thunks and helpers are known by their symbols (arch/x86/lib/retpoline.S, arch/x86/entry/entry.S and
-//! arch/x86/entry/calling.h, Linux 6.1 to 6.12), instructions in place by what they do. The branch to a thunk replaces the
-//! return or the indirect branch that would be there otherwise, so it is not counted.
-//! Where a mitigation is off, what the kernel puts in its place runs and has its name: the NOP after each indirect call for
-//! retpolines, the jump over the filling of the return stack. So the figures of two boots differ by what the kernels
-//! differ in.
+//! arch/x86/entry/calling.h, Linux 6.1 to 6.12), inline instructions by their effect. The branch to a thunk replaces
+//! the return or the indirect branch that would be there otherwise, so it is not counted. Where a mitigation is off,
+//! its replacement is executed and has its name: the NOP after each indirect call for retpolines, the jump over the
+//! filling of the return stack. So figures of two boots differ exactly where their kernels do.
 
 use std::ops::Range;
 
@@ -156,8 +155,8 @@ fn is_filling_call(instruction: &Instruction) -> bool {
 /// Rounds of the filling: 32 calls, two in each (`RSB_CLEAR_LOOPS` in arch/x86/include/asm/nospec-branch.h).
 const FILLING_ROUNDS: u64 = 16;
 
-/// Whether an instruction of [`SWITCH`] is there for the filling: the number of rounds, the credit of the call depth after
-/// it, or the jump over its place where it is off.
+/// Whether an instruction of [`SWITCH`] is there for the filling: the number of rounds, the credit of the call depth
+/// after it, or the jump over it where it is off.
 fn belongs_to_filling(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Mov_r32_imm32 | Code::Mov_rm64_imm32 if instruction.op0_kind() == OpKind::Register => {
@@ -183,7 +182,7 @@ fn ends_filling(block: &[Instruction], before: &[u8]) -> bool {
     before.ends_with(&CALL) && frees
 }
 
-/// Whether an instruction is the NOP that fills the place of a call to a retpoline after an indirect call.
+/// Whether an instruction is the NOP that replaces a retpoline call after an indirect call.
 fn is_filler(instruction: &Instruction, before: &[u8]) -> bool {
     let call = match before {
         [.., 0x41, 0xff, 0xd0..=0xd7] => 3,
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_in_place_are_known_by_what_they_do() {
+    fn inline_instructions_are_known_by_their_effect() {
         // lfence; verw [rip]; nop
         let bytes = [0x0f, 0xae, 0xe8, 0x0f, 0x00, 0x2d, 0, 0, 0, 0, 0x90];
         assert_eq!(names("f", &bytes, &[]), [LFENCE, VERW, NONE]);

@@ -1,8 +1,8 @@
-//! The mix over time: how much of each sum ran in which part of the run.
+//! The mix over time: the part of each sum in each period of the run.
 //!
-//! A profile has its counts by interval, from one drain to the next. The executions of a block are spread over the intervals
-//! as the samples, or the streams, of the method that counts it, so that all periods add up to the mix. Blocks that this
-//! method has not seen (their count comes from the flow) are spread as all others together.
+//! A profile has its counts by interval, from one drain to the next. The executions of a block are spread over the
+//! intervals as the samples, or the streams, of the method that counts it. So all periods add up to the mix. Blocks
+//! that this method has not seen (their count comes from the flow) are spread as all others together.
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
@@ -17,7 +17,7 @@ use hbbp_estimate::{Method, Unit};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{EventIdx, Interval, Period, SourceLocations};
 
-/// Most periods; of more drains, neighbouring ones are one period. As many as fit beside names on a terminal.
+/// Most periods; of more drains, neighbouring ones are one period. They fit next to names on a terminal.
 const MOST_PERIODS: usize = 60;
 
 /// When the blocks of a run were executed.

@@ -1,5 +1,5 @@
-//! Sites that the kernel patches: which instructions of live kernel text stand there for a tracepoint, another static branch
-//! or ftrace, on or off.
+//! Sites that the kernel patches: the instructions that live kernel text has there for a tracepoint, another static
+//! branch or ftrace, on or off.
 //!
 //! Static branches are known from the kernel's table ([`hbbp_model::snapshot::Snapshot::static_branches`]). Calls for ftrace are
 //! the first instruction of a function after ENDBR64: a NOP of five bytes, or a call of a trampoline where the function is
@@ -31,7 +31,7 @@ const OTHER_NOP: &str = "other nop";
 /// Beginning of the symbols of ftrace's own trampolines (arch/x86/kernel/ftrace_64.S); those that it makes have the same
 /// beginning in /proc/kallsyms.
 const TRAMPOLINE: &str = "ftrace_";
-/// Bytes of a call, and of the NOP in its place.
+/// Bytes of a call, and of the NOP that replaces it.
 const CALL: usize = 5;
 /// Bytes of ENDBR64 (SDM vol. 2).
 const ENDBR: u64 = 4;

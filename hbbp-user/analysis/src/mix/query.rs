@@ -46,7 +46,7 @@ values! {
     Bytes, "bytes", "Bytes of distinct instructions that ran.";
     Blocks, "blocks", "Distinct basic blocks that ran.";
     Rate, "rate", "Amount per second of the run.";
-    Time, "time", "Cycles that passed at the instructions, or ns of a clock beside executions.";
+    Time, "time", "Cycles that passed at the instructions, or ns of a clock.";
     TimeShare, "time-share", "Share of all time, what filters exclude included.";
     Cpi, "cpi", "Cycles per instruction: time over executions, with the standard error; none where these are too few.";
     Ipc, "ipc", "Instructions per cycle: the inverse.";

@@ -3,11 +3,11 @@
 //! A requirement fails where the data contradict it: where even the confidence bound on the allowed side is beyond the
 //! limit. So a requirement that holds fails with at most the probability that the level of confidence leaves.
 //!
-//! An estimate with standard error s of a share p tells as much as h = (p/s)^2 independent samples, whose number has a Poisson
-//! distribution. Its exact one-sided bounds (Garwood, Biometrika 28, 1936) are taken by Byar's approximation (Breslow and Day,
-//! Statistical Methods in Cancer Research II, 1987, equation 2.10): upper = g (1 - 1/(9g) + z/(3 sqrt g))^3 with g = h + 1, and
-//! lower = h (1 - 1/(9h) - z/(3 sqrt h))^3. Of n samples that show nothing, the exact upper bound is -ln(1 - confidence) / n:
-//! three in n at 95 %.
+//! An estimate with standard error s of a share p has the information of h = (p/s)^2 independent samples, whose number
+//! has a Poisson distribution. Its exact one-sided bounds (Garwood, Biometrika 28, 1936) are taken by Byar's
+//! approximation (Breslow and Day, Statistical Methods in Cancer Research II, 1987, equation 2.10): upper = g (1 -
+//! 1/(9g) + z/(3 sqrt g))^3 with g = h + 1, and lower = h (1 - 1/(9h) - z/(3 sqrt h))^3. Of n samples that show
+//! nothing, the exact upper bound is -ln(1 - confidence) / n: three in n at 95 %.
 
 use std::fmt;
 use std::sync::Arc;

@@ -138,7 +138,7 @@ impl Rule {
     }
 }
 
-/// Reads the values of a file, and tells the lines of wrong ones.
+/// Reads the values of a file, and reports the lines of wrong ones.
 struct Reader<'a> {
     text: &'a str,
 }

@@ -150,7 +150,7 @@ const VIEWS: [Named; 11] = [
     Named {
         name: "mitigations",
         sentence: "What the kernel executes because of CPU vulnerabilities, from its live text: thunks and helpers by their \
-                   symbols, instructions in place by what they do. Branches to a thunk replace others and do not count. A \
+                   symbols, inline instructions by their effect. Branches to a thunk replace others and do not count. A \
                    disabled retpoline leaves NOPs, which do.",
         rows: "mitigation,mnemonic",
         columns: "ring",

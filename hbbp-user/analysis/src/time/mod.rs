@@ -1,4 +1,4 @@
-//! Where time passed: samples of core cycles or of a clock beside estimated executions, by instruction.
+//! Time by instruction: samples of core cycles or of a clock, next to estimated executions.
 //!
 //! With them the cycles of an execution follow in one run (CPI), which OptiWISE needs two for (Guo et al., CGO 2024, section
 //! III): E(S_A) = N_A T_A f, with S_A samples, N_A executions, T_A cycles of one execution, and f samples per cycle.
@@ -22,7 +22,7 @@ use hbbp_code::locate::{Located, TextIdx};
 use hbbp_estimate::{BlockCounts, Figure, Flows, Unit, disjoint};
 use hbbp_model::snapshot::{Event, EventIdx, EventUnit, ProcessIdx, Snapshot};
 
-/// The time that was sampled beside executions.
+/// The time that was sampled in addition to executions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Time {
     /// Cycles, or nanoseconds.
@@ -239,7 +239,7 @@ fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, text: TextIdx, at: u32) -
     found.unwrap_or(false)
 }
 
-/// The instructions that ran right before one, each with its share.
+/// The instructions executed right before one, each with its share.
 fn predecessors(
     flows: &Flows<'_>,
     blocks: &TextBlocks,

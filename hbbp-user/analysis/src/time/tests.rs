@@ -1,4 +1,4 @@
-//! Time on a program of nine bytes, whose samples are placed by hand.
+//! Time on a program of nine bytes, whose samples are made up.
 
 use super::*;
 use hbbp_code::blocks::blocks;
@@ -163,7 +163,7 @@ fn cycles_of_samples_that_were_not_received_are_shared_out() {
 }
 
 #[test]
-fn cycles_are_as_many_as_were_counted_where_executions_are() {
+fn cycles_are_scaled_to_the_counter_with_executions() {
     let mut snapshot = snapshot(2);
     let cycles = &mut snapshot.run.events[1];
     cycles.period = Period::Fixed(1000);

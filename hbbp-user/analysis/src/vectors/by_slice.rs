@@ -11,7 +11,7 @@ use hbbp_model::addr::Ring;
 use hbbp_model::slices::{LeftOut, Owner, Rings, Slices};
 use hbbp_model::snapshot::{Event, EventUnit, Process, Snapshot};
 
-/// A basic block that ran.
+/// An executed basic block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     /// Module that it belongs to.
@@ -57,7 +57,7 @@ pub struct Vectors<'a> {
     pub missing: Vec<Missing>,
 }
 
-/// Samples of an event that did not arrive: what they stood for is in no vector.
+/// Samples of an event that did not arrive: what they represent is in no vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
     /// Name of the event.

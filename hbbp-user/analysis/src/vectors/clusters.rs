@@ -24,10 +24,10 @@ pub(crate) struct Clusters {
 const BEGINNINGS: u64 = 5;
 /// Rounds of one k-means at the most: SimPoint's `-iters 100`.
 const ROUNDS: usize = 100;
-/// The part of the way from the worst to the best score that is good enough: SimPoint's `-bicThreshold 0.9`.
+/// The fraction of the range from the worst to the best score that is good enough: SimPoint's `-bicThreshold 0.9`.
 const GOOD: f64 = 0.9;
-/// Variance of each dimension that is taken for none: vectors that are apart by less than a thousandth of their length are
-/// equal, as chance alone leaves ten times that.
+/// Variance of each dimension that is treated as 0: vectors whose distance is below a thousandth of their length are
+/// equal, as sampling noise is ten times that.
 const NO_VARIANCE: f64 = 1e-6;
 
 /// The clusters of the smallest k, up to `most`, whose score is good enough, of points each dimension of which has the variance
@@ -192,7 +192,7 @@ mod tests {
         // The variance of an even distribution.
         let chance = 0.1 * 0.1 / 12.0;
         assert_eq!(best(&points, 6, chance).unwrap().centres.len(), 1);
-        // What is farther apart than chance is still distinguished.
+        // Vectors at a larger distance than sampling noise are still distinguished.
         let apart = points.iter().enumerate().map(|(n, point)| {
             let mut point = *point;
             point[3] += if n < 9 { 0.0 } else { 0.5 };

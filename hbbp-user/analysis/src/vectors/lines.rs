@@ -1,9 +1,9 @@
 //! The files of exp-bbv: a line for each vector, `T:ID:COUNT   :ID:COUNT ..`, and one for each block, `F:ID:ADDRESS:FUNCTION`
 //! (Valgrind manual, section 12.4).
 //!
-//! Ids are given in the order of first entry, from 1; in a line the blocks are sorted by address. A count is instructions
-//! executed. SimPoint reads no other lines than those that begin with `T`, so what a reader should know is in comments, and
-//! so does the vector of the last, incomplete slice. Beside them `blocks.csv` has what `pc.out` has no field for.
+//! Ids are given in the order of first entry, from 1; in a line the blocks are sorted by address. A count is
+//! instructions executed. SimPoint reads only lines that begin with `T`, so explanations are in comments, as is the
+//! vector of the last, incomplete slice. `blocks.csv` has what `pc.out` has no field for.
 
 use std::io::{self, Write};
 
@@ -143,7 +143,7 @@ fn causes(vectors: &Vectors<'_>) -> [(u64, &'static str, Advice); 3] {
         ),
         (
             left_out.behind_last,
-            "behind the last interval that can be numbered",
+            "after the last interval that can be numbered",
             Advice::LongerIntervals,
         ),
         (
@@ -167,8 +167,8 @@ pub fn sentences(vectors: &Vectors<'_>, wording: Wording) -> Vec<String> {
     let all = vectors.shared + vectors.outside + vectors.unshared;
     if 0 < vectors.empty {
         sentences.push(format!(
-            "{} intervals have no line, as no sample of theirs arrived: lines behind them stand for later intervals than their \
-             number says",
+            "{} intervals have no line, as no sample of theirs arrived: later lines have numbers below those of their \
+             intervals",
             vectors.empty
         ));
     }
@@ -193,7 +193,7 @@ pub fn sentences(vectors: &Vectors<'_>, wording: Wording) -> Vec<String> {
     let worth_saying = |missing: &&Missing| MANY < missing.samples && missing.due < 100 * missing.samples;
     for Missing { event, due, samples } in vectors.missing.iter().filter(worth_saying) {
         sentences.push(format!(
-            "{samples} of {due} samples of {event} that were due did not arrive ({:.1} %): what they stood for is in no vector; \
+            "{samples} of {due} samples of {event} that were due did not arrive ({:.1} %): what they represent is in no vector; \
              the borders of intervals count it",
             100.0 * *samples as f64 / *due as f64
         ));

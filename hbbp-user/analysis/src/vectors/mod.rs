@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! snapshot -> estimate -> executions of each block by process ----+
-//! slices -> code of each slice with its hits -> blocks (places) --+-> vectors -> bb.out, pc.out (lines)
+//! slices -> code of each slice with its hits -> blocks (sites)  --+-> vectors -> bb.out, pc.out (lines)
 //!                                                                        +-> simpoint (projection, k-means, BIC) -> plot
 //! ```
 //!
-//! The executions of a block in the whole run are estimated as ever, and shared out among the slices in proportion to the hits
-//! of its method there. So the vectors of all slices and threads sum to the estimate of the run, and what is known of its
-//! errors, such as those of the oldest slot, holds for them.
+//! The executions of a block in the whole run are estimated as ever, and shared out among the slices in proportion to
+//! the hits of its method there. So the vectors of all slices and threads sum to the estimate of the run. What is known
+//! of its errors, such as those of the oldest slot, holds for them.
 
 mod by_slice;
 pub mod clusters;

@@ -1,10 +1,10 @@
 //! SimPoint's choice: which slices represent the phases of a run, and for how much of it.
 //!
-//! As SimPoint 3.0 does it (Hamerly, Perelman, Lau, Calder: SimPoint 3.0, Journal of Instruction-Level Parallelism 7, 2005):
-//! each vector is divided by its sum and projected at random to 15 dimensions; k-means makes clusters for every k up to the
-//! greatest ([`super::clusters`]); the smallest k whose score by the Bayesian information criterion is at least nine tenths of the
-//! way from the worst to the best is taken. The slice that is nearest to the centre of a cluster is its simulation point, and its
-//! weight is the share of the slices in that cluster.
+//! As SimPoint 3.0 does it (Hamerly, Perelman, Lau, Calder: SimPoint 3.0, Journal of Instruction-Level Parallelism 7,
+//! 2005): each vector is divided by its sum and projected at random to 15 dimensions; k-means makes clusters for every
+//! k up to the greatest ([`super::clusters`]); the smallest k whose score by the Bayesian information criterion is at
+//! least nine tenths of the range from the worst to the best is taken. The slice that is nearest to the centre of a
+//! cluster is its simulation point, and its weight is the share of the slices in that cluster.
 //!
 //! SimPoint takes vectors as exact. Those of samples differ by chance even where a run does the same all the time, and clusters
 //! of that are none: the variance of a cluster is taken to be at least what chance leaves ([`Vectors::chance`]).

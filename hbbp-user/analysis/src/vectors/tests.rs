@@ -188,7 +188,7 @@ fn one_ring_alone_is_in_the_vectors() {
 }
 
 #[test]
-fn intervals_without_a_sample_are_told() {
+fn intervals_without_a_sample_are_reported() {
     let said = |counts: &[Count]| {
         let (snapshot, slices) = run(counts);
         lines::sentences(&vectors(&snapshot, &slices, &rule(), BOTH), |_| "")
@@ -203,7 +203,7 @@ fn intervals_without_a_sample_are_told() {
 }
 
 #[test]
-fn samples_that_did_not_arrive_are_told_where_they_are_many() {
+fn missing_samples_are_reported_where_they_are_many() {
     use hbbp_model::snapshot::run::Counter;
 
     let said = |count: u64| {

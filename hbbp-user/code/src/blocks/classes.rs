@@ -3,8 +3,9 @@
 //! What an event counts is defined by its vendor: Intel's perfmon event lists with their long descriptions, AMD's PPRs. From them:
 //!
 //! - Loads and stores are instructions with at least one of them (MEM_INST_RETIRED: "at least one architecturally
-//!   visible load"), so that an instruction that reads, changes and writes memory counts as both, POP and RET load, PUSH and
-//!   CALL store, and a REP string instruction counts once. Lists up to Golden Cove count software prefetches among the loads.
+//!   visible load"), so an instruction that reads, changes and writes memory counts as both. POP and RET load, PUSH and
+//!   CALL store, and a REP string instruction counts once. Lists up to Golden Cove count software prefetches among the
+//!   loads.
 //! - Not defined, and so taken alike: what microcode does for far returns, system calls, XSAVE and other long
 //!   instructions; and whether a REP string instruction is counted once for the whole of it where it was interrupted.
 //! - Locked loads are those with a LOCK prefix, and XCHG with memory, which locks without (SDM vol. 3A, 9.1.2).

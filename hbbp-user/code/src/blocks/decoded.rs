@@ -1,7 +1,7 @@
 //! Decoded text that is kept from one snapshot of a run to the next.
 //!
-//! Most text that runs in one second ran in the second before, and decoding is two thirds of what an estimate takes. Text that
-//! comes again is compared byte by byte, so that changed text is decoded anew.
+//! Most text of one second was executed in the second before too, and decoding is two thirds of what an estimate takes.
+//! Text that comes again is compared byte by byte, so that changed text is decoded anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn kept_text_is_as_if_decoded_anew(
+        fn cached_text_equals_text_decoded_anew(
             bytes in prop::collection::vec(prop::sample::select(vec![0x90, 0xe8, 0xf0, 0x0f, 0xb1, 0x37, 0x74, 0x00, 0xc3, 0x48]), 1..40),
             samples in prop::collection::vec(prop::collection::vec(0u8..40, 0..4), 1..5),
         ) {

@@ -86,7 +86,7 @@ pub(super) fn target(instruction: &Decoded) -> Option<ImageAddr> {
     }
 }
 
-/// The target of the direct near branch whose bytes stand at `addr`.
+/// The target of the direct near branch whose bytes are at `addr`.
 pub fn direct_target(bits: u32, bytes: &[u8], addr: ImageAddr) -> Option<ImageAddr> {
     let mut decoder = Decoder::try_with_ip(bits, bytes, addr.0).ok()?;
     target(&decoder.decode())

@@ -5,7 +5,7 @@
 //! one opcode, operand size and kind of operands, which the decoder has to find once.
 //! Whatever depends on more has no layout: rare prefixes, VEX and EVEX, opcodes that use all of ModRM.
 
-/// How long an instruction is, and what tells its form.
+/// The length of an instruction, and what determines its form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Layout {
     /// Prefix (2 bits), REX.W, opcode map, opcode (8 bits), whether ModRM names a register, ModRM.reg (3 bits).

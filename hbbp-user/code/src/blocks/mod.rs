@@ -1,4 +1,4 @@
-//! Basic blocks of the text that ran: paper section III.A, "the enclosing basic block".
+//! Basic blocks of the executed text: paper section III.A, "the enclosing basic block".
 //!
 //! A block has one entry at its first instruction and one exit at its last.
 //! A REP-prefixed string instruction is one instruction, whatever its count.

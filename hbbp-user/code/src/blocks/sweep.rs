@@ -77,7 +77,7 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
     sweep
 }
 
-/// A sweep that is under way.
+/// A sweep in progress.
 struct Sweeper<'a, 'b> {
     bytes: &'a [u8],
     bits: u32,

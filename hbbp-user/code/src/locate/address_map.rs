@@ -58,7 +58,7 @@ impl<'a> AddressMap<'a> {
         (kind.is_kernel() == (ring == Ring::Kernel)).then_some((module, addr))
     }
 
-    /// Location of an address that ran in a process image.
+    /// Location of an executed address in a process image.
     pub fn location(&mut self, process: ProcessIdx, va: Va) -> Result<Location, Unresolved> {
         let (module, addr) = self.module_at(process, va).ok_or(Unresolved::NoMapping)?;
         let text = self.text(module, addr).ok_or(Unresolved::NoText)?;

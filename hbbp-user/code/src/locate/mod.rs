@@ -1,4 +1,4 @@
-//! Locates counts: from an executed address to the text range whose bytes ran.
+//! Locates counts: from an executed address to the text range whose bytes were executed.
 //!
 //! Kernel addresses are looked up in the mappings of process 0, user addresses in those of their process image.
 //! Counts have no timestamps, so the latest mapping of an interval applies to the whole interval.
@@ -29,7 +29,7 @@ pub struct LocatedIp {
     pub location: Location,
     /// The event that sampled it.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Samples.
     pub hits: u64,
@@ -46,7 +46,7 @@ pub struct LocatedStream {
     pub end: ImageAddr,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Occurrences.
     pub hits: u64,
@@ -69,9 +69,9 @@ pub struct LocatedBranch {
     pub hits: u64,
     /// Occurrences in the oldest slot.
     pub oldest: u64,
-    /// What the occurrences weigh, as [`LocatedStream::weight`].
+    /// The weight of the occurrences, as [`LocatedStream::weight`].
     pub weight: f64,
-    /// What those in the oldest slot weigh.
+    /// The weight of those in the oldest slot.
     pub oldest_weight: f64,
     /// Occurrences that the processor flagged as mispredicted; `None` where predictions are not known.
     pub mispredicted: Option<u64>,

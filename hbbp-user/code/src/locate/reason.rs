@@ -78,8 +78,8 @@ reasons! {
 }
 
 impl Discard {
-    /// Whether something else ran than the stream shows: then the other streams make up for its weight. Where only its text
-    /// is not known, its executions are missing.
+    /// Whether something other than the stream was executed: then its weight is redistributed to the other streams.
+    /// Where only its text is unknown, its executions are missing.
     pub const fn is_impossible(self) -> bool {
         matches!(
             self,

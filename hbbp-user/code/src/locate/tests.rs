@@ -1,4 +1,4 @@
-//! Counts at known places of small images: what is located, what is refused, and that sums close.
+//! Counts at known addresses of small images: what is located, what is refused, and that sums close.
 
 use super::*;
 use hbbp_model::snapshot::{Interval, Mapping, Module, ModuleIdx, ModuleKind, Process, Text};

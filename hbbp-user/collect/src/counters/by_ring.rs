@@ -1,10 +1,11 @@
 //! Branch stacks of each ring by an event of its own, so that the ring that runs less has as many of them as it needs.
 //!
-//! With one event for both, a ring has stacks in proportion to its taken branches: of a load that computes, kernel code has some
-//! hundredths, and its figures are off by chance several times as much. The errors of both rings
-//! weigh alike where a ring with a share p of the branches has stacks in proportion to the root of p (Neyman's allocation; Cochran,
-//! Sampling Techniques, section 5.5). Both events ask for all branches in their stacks, so that processors with one filter for
-//! all events take both (LBR_SELECT, SDM vol. 3, 18.4.2); each stack counts with the period that it was taken at.
+//! With one event for both, a ring has stacks in proportion to its taken branches: of a load that computes, kernel code
+//! has some hundredths, and its figures are off by chance several times as much. The errors of both rings are equal
+//! where a ring with a share p of the branches has stacks in proportion to the root of p (Neyman's allocation; Cochran,
+//! Sampling Techniques, section 5.5). Both events ask for all branches in their stacks, so that processors with one
+//! filter for all events take both (LBR_SELECT, SDM vol. 3, 18.4.2); each stack counts with the period that it was
+//! taken at.
 
 use anyhow::{Context as _, bail};
 
@@ -23,9 +24,9 @@ pub enum StackEvents {
 }
 
 /// What is said where there are no events for each ring.
-const REFUSED: &str = "branch stacks of each ring cannot be sampled apart";
+const REFUSED: &str = "branch stacks of each ring cannot be sampled separately";
 
-/// These sources with two in place of each that has branch stacks: for user code, and for the kernel.
+/// These sources with two instead of each that has branch stacks: for user code, and for the kernel.
 pub(crate) fn apart(sources: Vec<Source>) -> anyhow::Result<Vec<Source>> {
     if sources.iter().all(|source| source.request.stack.is_none()) {
         let why = format!("{REFUSED}: this machine has no branch stacks");

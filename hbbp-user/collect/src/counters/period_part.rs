@@ -14,8 +14,8 @@ const NEAR: f64 = 0.2;
 /// sampled four times as often as it should.
 const ENOUGH: u64 = 1_000;
 
-/// What the period of a ring is to be, as a part of the one for both, where it counted `own` taken branches of `all`: both together
-/// take as many stacks as one event for both. `None` where less ran than can tell.
+/// What the period of a ring is to be, as a part of the one for both, where it counted `own` taken branches of `all`:
+/// both together take as many stacks as one event for both. `None` where too little was executed to decide.
 pub(super) fn part_of_period(own: u64, all: u64, period: u64) -> Option<f64> {
     let tells = ENOUGH.saturating_mul(period) <= all;
     let share = tells.then(|| own as f64 / all.max(1) as f64)?;
@@ -82,7 +82,7 @@ mod tests {
             if own < 100 {
                 continue;
             }
-            // In proportion to the root of what they ran.
+            // In proportion to the root of their activity.
             let ratio = stacks(own) / stacks(1000 - own);
             let roots = (own as f64 / (1000 - own) as f64).sqrt();
             assert!((ratio - roots).abs() < 1e-9, "{own}: {ratio}");

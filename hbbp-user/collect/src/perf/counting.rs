@@ -63,7 +63,7 @@ impl Perf {
 
     /// What a group has counted so far, this event first, then the others as they were opened.
     pub(crate) fn read_group(&self, n: usize) -> io::Result<Group> {
-        // The number of events and two times stand before the counts (perf_event_open(2), "Reading results").
+        // The number of events and two times precede the counts (perf_event_open(2), "Reading results").
         let mut words = vec![0u64; 3 + n];
         let bytes = words.len() * size_of::<u64>();
         // SAFETY: the buffer holds as many bytes as the call may write.

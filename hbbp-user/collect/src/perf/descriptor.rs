@@ -34,7 +34,7 @@ pub struct Request {
     pub ring: Option<Ring>,
 }
 
-/// What the entries of a branch stack tell. All taken branches of both rings are asked for.
+/// What the entries of a branch stack contain. All taken branches of both rings are asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stack {
     /// Source, target and whatever the processor adds.
@@ -145,13 +145,13 @@ impl Perf {
         attr.set_comm(1);
         attr.set_comm_exec(1);
         attr.set_task(1);
-        // With build ids the kernel leaves device, inode and generation out, which alone tell files apart.
+        // With build ids the kernel leaves device, inode and generation out, which are the only identity of a file.
         open(&mut attr, -1, Some(cpu), 0)
     }
 
-    /// Opens the event of a CPU that tells of kernel text alone, as [`Self::open_sideband`]: it has a ring of its own,
-    /// so that a storm of processes cannot overwrite it, and each record wakes its reader.
-    /// Kernels that do not know a kind of record get the event without it; the returned list names what is missing.
+    /// Opens the event of a CPU that reports only kernel text, as [`Self::open_sideband`]: it has a ring of its own, so
+    /// that a storm of processes cannot overwrite it, and each record wakes its reader. Kernels that do not know a kind
+    /// of record get the event without it; the returned list names what is missing.
     pub(crate) fn open_text(cpu: u32) -> io::Result<(Self, Vec<&'static str>)> {
         let mut attr = sideband(1);
         attr.set_ksymbol(1);
@@ -194,8 +194,8 @@ impl Perf {
         check(unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// What the event has counted so far. An error of kind `UnexpectedEof` says that it lost its place on the
-    /// hardware although it was pinned.
+    /// What the event has counted so far. An error of kind `UnexpectedEof` says that it lost its counter although it
+    /// was pinned.
     pub(crate) fn read(&self) -> io::Result<Counter> {
         let mut words = [0u64; 3];
         let bytes = words.len() * size_of::<u64>();
@@ -313,7 +313,7 @@ pub(super) fn open_in(
     // SAFETY: the attribute is initialised and states its size.
     let fd = unsafe { perf_event_open_sys::perf_event_open(attr, pid, cpu_arg, leader, flags) };
     check(fd.min(0))?;
-    // SAFETY: the call returned a new descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor that has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     Ok(Perf { fd, cpu })
 }

@@ -16,7 +16,7 @@ use hbbp_model::addr::{FileOff, ImageAddr};
 /// Tables are read in pieces of this many entries, which fit into a cache of the processor.
 const PIECE: usize = 1 << 12;
 
-/// How far a jump or a call goes either way.
+/// The range of a jump or a call in either direction.
 const REACH: u64 = 1 << 31;
 
 /// What was read so far.
@@ -214,8 +214,8 @@ impl Reading {
         self.ranges.retain(|r| 0 < r.len);
     }
 
-    /// The table of what was read: of the 4 GiB around the function in the middle. Code that lies farther apart could not call
-    /// itself (x86-64 psABI, section 3.5.1), so what is beyond was made up, and has no name.
+    /// The table of what was read: of the 4 GiB around the function in the middle. Code at a larger distance could not
+    /// call itself (x86-64 psABI, section 3.5.1), so what is beyond was made up, and has no name.
     fn table(self) -> Functions {
         let middle = self.ranges.get(self.ranges.len() / 2);
         let lowest = middle.map_or(0, |range| range.start.saturating_sub(REACH));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_far_from_all_others_have_no_place() {
+    fn functions_far_from_all_others_are_dropped() {
         let far = 1 << 40;
         let own = [far, far + 0x10, far + 0xffff_0000];
         let starts = [1, own[0], own[1], own[2], u64::MAX - 0x100];

@@ -27,7 +27,7 @@ pub struct Functions {
     pub(super) ranges: Vec<FunctionRange>,
     /// Functions that may have no symbol. What a symbol covers is not one of them.
     pub(super) unwind: Option<UnwindTable>,
-    /// Where their names stand.
+    /// Where their names are.
     pub(super) names: Vec<NameTable>,
     /// What was read of the names of the file itself.
     pub(super) read: RefCell<NameBlocks>,

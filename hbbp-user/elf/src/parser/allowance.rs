@@ -1,6 +1,6 @@
 //! What may be spent on the files of one user, and of all users: a user has as many files as he likes.
 //!
-//! What was spent is forgiven as time passes, a part of a CPU for ever, so that nobody is refused for ever.
+//! The time spent is forgiven at the rate of a part of a CPU, so that no user is refused for ever.
 
 use std::collections::HashMap;
 use std::time::Duration;

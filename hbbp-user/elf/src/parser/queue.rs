@@ -1,5 +1,5 @@
-//! Questions that nobody waits for: a thread puts them to a worker and hands the answers over as they come. Those of root's
-//! files are put first, then those of whoever has spent least.
+//! Questions without a waiting caller: a thread passes them to a worker and delivers the answers as they arrive. Root's
+//! files come first, then those of the user who has spent least.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,7 +87,7 @@ impl Queue {
         let (found, answer) = channel();
         let question = move |worker: Option<&mut Worker>| {
             let (answer, spent) = worker.map_or((None, Spent::default()), put);
-            // Nobody may wait for it any more.
+            // The caller may have stopped waiting.
             let _ = found.send(answer);
             spent
         };
@@ -122,7 +122,7 @@ impl Queue {
     }
 }
 
-/// Puts questions to the worker until nobody can ask any more.
+/// Passes questions to the worker until all senders are gone.
 fn put_all(asked: &Receiver<Waiting>, mut worker: Worker, spent: &AtomicU64) {
     let began = Instant::now();
     let mut allowance = Allowance::default();

@@ -130,7 +130,7 @@ impl Worker {
         (found.ok(), spent)
     }
 
-    /// Tells of a file that it was not asked about.
+    /// Reports a file that it was not asked about.
     pub(super) fn refuse(&self) {
         (self.tell)(Failure::Refused);
     }

@@ -154,9 +154,9 @@ fn extrapolated(count: &ClassCount, instructions: &Instructions) -> Counted {
     }
 }
 
-/// The sum of the squares of the instructions in bursts of a ring that a class did not see. Each may hold twice as much of the class
-/// as what it saw, or nothing: runs of system calls with a sort in their midst had loads up to 6.6 standard errors off
-/// where a burst was taken to differ by a third only (the emulated machine, 6.1 and 6.12).
+/// The sum of the squares of the instructions in bursts of a ring that a class did not see. Each may hold twice as much
+/// of the class as what it saw, or nothing: with a burst that differs by a third only, runs of system calls around a
+/// sort had loads up to 6.6 standard errors off (the emulated machine, 6.1 and 6.12).
 fn unseen_bursts(count: &ClassCount, of_all: Turns) -> f64 {
     if count.instructions == 0 {
         return 0.0;
@@ -293,8 +293,9 @@ mod tests {
         );
     }
 
+    /// Without instructions the measure is time, and few turns leave the error unknown.
     #[test]
-    fn without_instructions_time_serves_and_few_turns_leave_the_error_unknown() {
+    fn time_without_instructions_and_error_of_few_turns() {
         let mut loads = count(InstructionClass::Loads, Ring::User, 150, 0);
         loads.turns.n = 3;
         let found = of(&run(vec![loads], 4_400));

@@ -18,8 +18,8 @@
 
 use crate::sources::SeenBlocks;
 
-/// The part of a balance that may be wrong: a standard deviation. With these parts, 93 to 97 % of the mnemonics of 0.1 % or more
-/// are within two standard errors on biased hardware profiles, where 44 to 76 % are within two errors by chance alone
+/// The part of a balance that may be wrong: a standard deviation. With these parts, 93 to 97 % of the mnemonics of 0.1
+/// % or more are within two standard errors on biased hardware profiles. By the sampling error alone it is 44 to 76 %
 /// (kernel-tests/results/statistics.txt, 4).
 const OF_BALANCE: f64 = 0.75;
 

@@ -11,9 +11,10 @@ use crate::sums::{add, at, merged};
 /// Most steps. The recording of the emulated machine with the most unknowns, up to 61 thousand that are in any equation, takes some 500.
 const MAX_STEPS: usize = 1000;
 
-/// The square of the residual that is small enough. The equations are in units of their standard deviations, and so is the
-/// residual: what is left is a thirtieth of one. On the emulated machine a third of one costs 0.002 to 0.013 points of the mix, a whole
-/// one 0.01 to 0.08, and a tenth nothing but the kernel of one load, off by 6.6 % and not by 5.1.
+/// The square of the residual that is small enough. The equations are in units of their standard deviations, and so is
+/// the residual: what is left is a thirtieth of one. On the emulated machine a third of one costs 0.002 to 0.013 points
+/// of the mix, a whole one 0.01 to 0.08. A tenth costs only the kernel of one load, which is off by 6.6 instead of 5.1
+/// %.
 const SMALL: f64 = 1e-3;
 
 /// The same where other rounds follow: a whole standard deviation. The mix differs by 0.001 points, and gcc is evaluated in 9.5 s, not 12.5

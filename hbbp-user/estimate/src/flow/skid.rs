@@ -1,11 +1,11 @@
 //! EBS samples as a second measurement of what streams count, good for regions and not for blocks.
 //!
 //! An eventing IP is a few cycles after the instruction that caused it, and latencies delay it further (paper section
-//! III.A; "Can We Trust Profiling Results?", ICS 2019, section 1), so that short blocks have too many samples or too few.
-//! But a sample only moves along the path that the processor takes: what one block loses, the next one gains. So the samples of a region are off by no more than what skids over its
-//! border, however wrong they are within it.
-//! Each edge from block to block has a skid, in instructions that are counted on the far side, and the samples of a block
-//! are those of its executions, plus what skids in, less what skids out:
+//! III.A; "Can We Trust Profiling Results?", ICS 2019, section 1), so that short blocks have too many samples or too
+//! few. But a sample only moves along the path that the processor takes: what one block loses, the next one gains. So
+//! the samples of a region are off by no more than what skids over its border, however wrong they are within it. Each
+//! edge from block to block has a skid, in instructions that are counted on the far side. The samples of a block are
+//! those of its executions, plus what skids in, less what skids out:
 //!
 //! ```text
 //! samples = rate * (instructions * executions + sum in (edge * skid) - sum out (edge * skid)) +- sqrt(samples)
@@ -238,8 +238,8 @@ impl SampledBlocks {
     }
 }
 
-/// The standard deviation of the skid over an edge, in instructions, of blocks with the square of the deviation of their
-/// samples, the expected samples, and the variance that a skid of one instruction adds.
+/// The standard deviation of the skid over an edge, in instructions, of blocks. A block has the square of the deviation
+/// of its samples, the expected samples, and the variance that a skid of one instruction adds.
 fn skid(blocks: &[(f64, f64, f64)]) -> f64 {
     let too_small = |skid: f64| {
         let excess = |(squared, expected, skidded): &(f64, f64, f64)| {

@@ -129,8 +129,9 @@ mod tests {
         }
     }
 
+    /// Images that run through many blocks for each stream are counted together.
     #[test]
-    fn images_that_run_through_many_blocks_for_each_stream_are_counted_together() {
+    fn images_with_many_blocks_per_stream_are_counted_together() {
         let all = || {
             let kernel_and_busy = [
                 span(0, 0, 9_999, 1),

@@ -67,7 +67,7 @@ fn heads_without_a_time_keep_event_pid_and_address() {
 }
 
 #[test]
-fn call_chains_stand_between() {
+fn call_chains_between_samples() {
     let text = "prog 77 [000] 1.5: 1000 branches:u: \n\t  401234 f+0x4 (/bin/a)\n\t  401999 main (/bin/a)\n \
                 0x10/0x20/P/-/-/0/  0x5/0x6/M/-/-/0/ \n\n3\n  401777\n 401888\n 0x1/0x2/P/-/-/0\n";
     let (script, seen) = read(text);
@@ -89,7 +89,7 @@ fn call_chains_stand_between() {
 }
 
 #[test]
-fn files_named_by_build_ids_have_places_of_their_own() {
+fn files_named_by_build_ids_have_separate_addresses() {
     let (script, seen) = read("ab01:0x10/cd02:0x20/P/-/-/0 ab01:0x30/0x40/P/-/-/0\n");
     let base = |id| {
         script

@@ -1,11 +1,11 @@
 //! Stacks with the same trigger, and what passes while their streams run.
 
-/// Streams of average cost that each class is given besides its own.
+/// Streams of average cost that each class is given in addition to its own.
 pub(super) const PRIOR_STREAMS: f64 = 3.0;
 
-/// Steps from branches to those in the same stacks, over which the time of streams is averaged. Each step leads as far as a stack;
-/// twenty are wide enough that chance averages out, and short beside the time that a program stays in a loop: of every second
-/// workload of the emulated machine, 6 leave 2.11 %, 12 leave 1.93 %, 20 leave 1.86 % and 50 leave 2.08 %.
+/// Steps from branches to those in the same stacks, over which the time of streams is averaged. Each step is as long as
+/// a stack. Twenty steps average out chance, and are short compared with the time that a program stays in a loop: of
+/// every second workload of the emulated machine, 6 leave 2.11 %, 12 leave 1.93 %, 20 leave 1.86 % and 50 leave 2.08 %.
 pub(super) const STEPS: usize = 20;
 
 /// Stacks with the same trigger.
@@ -16,15 +16,15 @@ pub(super) struct Class {
     pub(super) costs: Costs,
     /// Stacks.
     pub(super) triggered: f64,
-    /// What each of them weighs.
+    /// The weight of each of them.
     pub(super) weight: f64,
 }
 
 /// What passes while streams run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Costs {
-    /// What the trigger counts in the streams after the branches of a class, where these are in older slots: of the one in
-    /// which a stack is taken that has such a branch in the slot [`TRIGGER`]. 0 where nothing tells.
+    /// What the trigger counts in the streams after the branches of a class, where these are in older slots: of the one
+    /// in which a stack is taken that has such a branch in the slot [`TRIGGER`]. 0 where it is unknown.
     pub(super) passed: f64,
     pub(super) n_behind: f64,
     /// The same of all streams in the stacks of a class.

@@ -17,14 +17,14 @@ pub(super) struct Instructions {
 /// Sums over streams and stacks.
 #[derive(Clone, Debug, Default)]
 struct OfBranch {
-    /// Of streams behind it, in older slots, as [`super::class::Costs::passed`].
+    /// Of streams after it, in older slots, as [`super::class::Costs::passed`].
     behind: Kinds,
     n_behind: f64,
     /// Of all streams in stacks that it triggered.
     inside: Kinds,
     n_inside: f64,
-    /// Those of its stacks whose sample lies in the code behind their newest branch. Others were taken at another moment than
-    /// they show: they are of the time around, and not of that of the stream behind their trigger.
+    /// Those of its stacks whose sample is in the code after their newest branch. Others were taken at another moment
+    /// than they show: they represent the time around, not that of the stream after their trigger.
     confirmed: f64,
 }
 
@@ -122,8 +122,8 @@ impl Instructions {
         (0..n).map(of).collect()
     }
 
-    /// Weights to begin with: a stack that is confirmed stands for the time of the stream behind its trigger, another one for the
-    /// time of a stream around.
+    /// Weights to begin with: a confirmed stack represents the time of the stream after its trigger, another one that
+    /// of a stream around it.
     pub(super) fn weights(&self, times: &Kinds, confirmed: &[f64]) -> Vec<f64> {
         let average = time(times, &self.average());
         let inside = self.inside(times, confirmed.len());
@@ -138,7 +138,7 @@ impl Instructions {
         confirmed.iter().enumerate().zip(inside).map(weight).collect()
     }
 
-    /// What the times of instructions are fitted to, where stacks weigh as `weights` have it for their triggers.
+    /// What the times of instructions are fitted to, where `weights` gives the weight of stacks for their triggers.
     pub(super) fn rows(&self, pairs: &Pairs, weights: &[f64], confirmed: &[f64]) -> Vec<Row> {
         let average = self.average();
         let mut around = vec![[0.0; N_KINDS]; weights.len()];

@@ -18,7 +18,7 @@ pub(super) struct Pairs {
     pub(super) seen: Vec<f64>,
 }
 
-/// Distinct pairs that are kept: as many as are counted of an interval.
+/// Distinct pairs that are kept: the same number as of an interval.
 const CAPACITY: usize = 1 << 22;
 
 impl Neighbours {
@@ -62,7 +62,7 @@ fn at(numbers: &[f64], n: usize) -> f64 {
 }
 
 impl Pairs {
-    /// What branches have of the older slots, where a stack weighs as `weights` have it for its trigger.
+    /// The share of branches in older slots, where `weights` gives the weight of a stack for its trigger.
     pub(super) fn shares(&self, weights: &[f64]) -> Vec<f64> {
         let mut shares = vec![0.0; weights.len()];
         for (trigger, older, stacks) in &self.pairs {
@@ -78,8 +78,8 @@ impl Pairs {
         shares.map(mean).collect()
     }
 
-    /// The mean of `values` over the stacks of triggers whose stacks have the same older branches, and so on, `steps` times.
-    /// Each step weighs triggers by their stacks, so the mean over all stacks stays.
+    /// The mean of `values` over the stacks of triggers whose stacks have the same older branches, and so on, `steps`
+    /// times. Each step weights triggers by their stacks, so the mean over all stacks is unchanged.
     pub(super) fn means(&self, values: &[f64], steps: usize) -> Vec<f64> {
         let mut values = values.to_vec();
         for _ in 0..steps {

@@ -79,7 +79,7 @@ fn shares_of_branches_become_equal_in_all_slots() {
 /// Two loops that no stack joins, of blocks of ten and of thirty bytes: as many stacks of both are three rounds of the
 /// short one for each of the long one, unless the cycles say that these pass as fast.
 #[test]
-fn loops_that_no_stack_joins_weigh_by_cycles_or_else_by_bytes() {
+fn unconnected_loops_have_weights_by_cycles_or_bytes() {
     let loops = |cycles| {
         [(0x1000, 7), (0x9000, 27)]
             .into_iter()
@@ -101,7 +101,7 @@ fn loops_that_no_stack_joins_weigh_by_cycles_or_else_by_bytes() {
 
 /// Two loops of as many bytes; a block has five instructions in the first one and two in the other.
 #[test]
-fn text_tells_where_that_of_most_streams_is_known() {
+fn text_is_used_where_most_streams_have_it() {
     let stacks: Vec<_> = [0x1000, 0x9000]
         .into_iter()
         .flat_map(|start| (0..4).map(move |n| stack(start, n, 4, 0)))
@@ -130,7 +130,7 @@ fn text_tells_where_that_of_most_streams_is_known() {
 /// Two loops that no stack joins, of blocks of eight bytes with four instructions each. Those of the second one are loads, which
 /// take five cycles on this processor; in the first one, a block of each kind shows that.
 #[test]
-fn what_one_loop_tells_of_instructions_weighs_another_one() {
+fn instruction_times_of_one_loop_weight_another() {
     const PLAIN: [u8; 8] = [0x01, 0xd0, 0x01, 0xd0, 0x01, 0xd0, 0xeb, 0x00];
     const LOADS: [u8; 8] = [0x8b, 0x07, 0x8b, 0x07, 0x8b, 0x07, 0xeb, 0x00];
     // With the taken branch: 5 and 17 cycles. A block follows the next branch.
@@ -165,7 +165,7 @@ fn what_one_loop_tells_of_instructions_weighs_another_one() {
 }
 
 #[test]
-fn stacks_that_tell_nothing_weigh_one() {
+fn stacks_without_information_have_weight_one() {
     let mut weights = SlotWeights::default();
     let entries = stack(0x1000, 1, 0x10, 0);
     look(&mut weights, EVENT, &entries, 90);

@@ -1,18 +1,18 @@
 //! How long instructions of each kind take, fitted to a recording.
 //!
-//! Where time triggers stacks, the stacks after a branch are as many as its executions times the time of the stream after it.
-//! Its executions, relative to those of the branches around it, are known from older slots ([`super`]). So each branch tells
-//! how much longer its stream takes than those around it, and many branches tell what the kinds of instructions take that they
-//! differ in: time(stream) = sum of c(kind) x instructions of that kind. Only code that stacks join is compared, so weights
-//! between loops have no part in it; the times serve to find these. Nothing overlaps in this model; what a processor does
-//! besides is [`MODEL_ERROR`].
+//! Where time triggers stacks, the number of stacks after a branch is its executions times the time of the stream after
+//! it. Its executions, relative to those of the branches around it, are known from older slots ([`super`]). So each
+//! branch shows how much longer its stream takes than those around it, and many branches determine the times of the
+//! kinds of instructions in which they differ: time(stream) = sum of c(kind) x instructions of that kind. Only code
+//! that stacks join is compared, so weights between loops have no part in it; the times are used to find these. Nothing
+//! overlaps in this model; the difference from a processor is [`MODEL_ERROR`].
 //!
 //! The fit is Fisher scoring of a quasi-Poisson model in the logarithms of the times. The times that manuals state are the
 //! prior ([`super::super::kinds`]): a kind that the recording has no information on keeps them.
 
 use hbbp_model::kinds::{KNOWN_TIMES, Kinds, N_KINDS};
 
-/// What a recording tells of one branch.
+/// What a recording shows of one branch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     /// Stacks that it triggered.

@@ -1,8 +1,8 @@
 //! Names for people: what a report shows for the names that symbol tables and mappings hold.
 //!
 //! Rows are keyed by names as found, and JSON and CSV print these. Text shows C++ and Rust functions demangled. Where a
-//! function has no name, text shows the file name of the executable in place of its path. Distinct names stay distinct: if
-//! short forms coincide, longer ones are shown.
+//! function has no name, text shows the file name of the executable instead of its path. Distinct names stay distinct:
+//! if short forms coincide, longer ones are shown.
 
 mod cgroup;
 mod coinciding;
@@ -33,9 +33,9 @@ pub fn function(name: &str, demangle: Demangle) -> String {
     shown(name, demangle, Detail::Short)
 }
 
-/// How functions are shown where they stand in one table, in the order of `names`. Different names are shown differently:
-/// where the short forms of two coincide, both are shown with their parameters or hash, and where these coincide too, with
-/// their mangled names.
+/// How functions are shown in one table, in the order of `names`. Different names are shown differently: where the
+/// short forms of two coincide, both are shown with their parameters or hash, and where these coincide too, with their
+/// mangled names.
 pub fn functions(names: &[&str], demangle: Demangle) -> Vec<String> {
     let mut all: Vec<String> = names
         .iter()

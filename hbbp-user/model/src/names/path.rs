@@ -11,8 +11,9 @@ pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Paths in at most `width` columns, in the order of `paths`. Different paths stay different where the width allows it: the
-/// folder that tells them apart is shown as well. What is not an absolute path, or too long even so, is left as it is.
+/// Paths in at most `width` columns, in the order of `paths`. Different paths stay different where the width allows it:
+/// the folder in which they differ is shown as well. What is not an absolute path, or too long even so, is left as it
+/// is.
 pub fn fitted(paths: &[&str], width: usize) -> Vec<String> {
     let mut shown: Vec<String> = paths.iter().map(|path| tail(path, width)).collect();
     let is_long = |shown: &str| width < columns(shown);

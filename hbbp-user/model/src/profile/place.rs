@@ -1,8 +1,8 @@
 //! Where a path leads that is written to with privileges.
 //!
-//! Whoever owns a symbolic link decides where it leads. So links of root and of the user who called sudo are followed, in
-//! every part of the path, and those of others are refused. Each part is opened before it is looked at, so that nobody
-//! can put a link in its place in between.
+//! Whoever owns a symbolic link decides where it leads. So links of root and of the user who called sudo are followed,
+//! in every part of the path, and those of others are refused. Each part is opened before it is looked at, so that it
+//! cannot be replaced by a link in between.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Build ids as records carry them: at most 20 bytes, held where they stand.
+//! Build ids as records carry them: at most 20 bytes, stored inline.
 
 use std::fmt;
 

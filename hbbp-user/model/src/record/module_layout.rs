@@ -17,7 +17,7 @@ pub struct ModuleLayout {
     pub parts: [(u32, u32); 2],
     /// The table of the symbols that stay, and the pointer to that of all.
     pub tables: Option<(u32, u32)>,
-    /// What it takes to go through all modules; `None` where the kernel keeps them in another way.
+    /// What it takes to go through all modules; `None` where the kernel stores them differently.
     pub list: Option<ModuleListLayout>,
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_description_is_taken_apart_and_a_cut_one_refused() {
+    fn description_is_parsed_and_a_truncated_one_refused() {
         let layout = ModuleLayout {
             size: 80,
             name: 4,

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_held_once_up_to_a_bound() {
+    fn names_are_stored_once_up_to_a_bound() {
         let mut names = Names::default();
         let first = names.of_bytes(b"/bin/true\0\0garbage");
         assert_eq!(&*first, "/bin/true");

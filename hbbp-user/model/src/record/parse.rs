@@ -32,10 +32,10 @@ const LOST_SAMPLES: u32 = 13;
 const KSYMBOL: u32 = 17;
 const TEXT_POKE: u32 = 20;
 
-/// `PERF_RECORD_MISC_MMAP_DATA` and `PERF_RECORD_MISC_COMM_EXEC` share a bit, which the record type tells apart.
+/// `PERF_RECORD_MISC_MMAP_DATA` and `PERF_RECORD_MISC_COMM_EXEC` share a bit, whose meaning depends on the record type.
 const MISC_MMAP_DATA: u16 = 1 << 13;
 const MISC_COMM_EXEC: u16 = 1 << 13;
-/// The record has a build id in place of device, inode and generation.
+/// The record has a build id instead of device, inode and generation.
 pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 const PROT_EXEC: u32 = 4;
 /// include/uapi/linux/mman.h; the kernel writes it for VM_MAYSHARE (kernel/events/core.c, `perf_event_mmap_event`).
@@ -259,7 +259,7 @@ mod tests {
             };
             mmap.identity
         };
-        // With a major number of 1 to 15 the generation tells, with one of 16 to 20 nothing does.
+        // A major number of 1 to 15 is decided by the generation, one of 16 to 20 is ambiguous.
         for (major, generation) in (0..16)
             .map(|major| (major, 0x9abc_def0))
             .chain((21..0x200).map(|major| (major, 0)))

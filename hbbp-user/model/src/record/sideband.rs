@@ -1,4 +1,4 @@
-//! What the kernel tells beside samples.
+//! What the kernel reports in addition to samples.
 
 use std::sync::Arc;
 

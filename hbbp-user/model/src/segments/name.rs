@@ -23,8 +23,8 @@ pub struct Name {
 /// What all names end with.
 const SUFFIX: &str = ".hbbp";
 
-/// The last number that a daemon gives: a million a second for a hundred years stay below it. Those behind it leave no number for
-/// the next interval.
+/// The last number that a daemon gives: a million a second for a hundred years stay below it. Larger ones leave no
+/// number for the next interval.
 const LAST: u64 = 1 << 53;
 
 /// Form of the start in a name, without its milliseconds.

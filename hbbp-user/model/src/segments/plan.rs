@@ -26,8 +26,8 @@ pub struct Limits {
 pub struct Nest {
     /// The one with most intervals.
     pub outer: Name,
-    /// The others. They were merged and are not removed yet, unless the name of the first is that of a damaged file or of another
-    /// host's: its contents tell ([`read_once`](super::read::read_once)).
+    /// The others. They were merged and are not removed yet, unless the name of the first is that of a damaged file or
+    /// of another host's: its contents decide ([`read_once`](super::read::read_once)).
     pub inner: BTreeSet<Name>,
 }
 
@@ -70,8 +70,8 @@ pub fn to_merge(names: &BTreeSet<Name>, left_alone: &BTreeSet<Name>) -> Option<V
 
 /// The segments to remove at a time in ms since 1970, the oldest first; each has its size in bytes.
 ///
-/// A segment is too old where the clock says so and as much was measured after it. A clock that was set forward removes nothing, and
-/// time in which no daemon ran does not count.
+/// A segment is too old where the clock says so and as much was measured after it. A clock that was set forward removes
+/// nothing, and time without a daemon does not count.
 pub fn expired(segments: &[(Name, u64)], limits: Limits, now: u64) -> Vec<Name> {
     let mut newest_first = segments.to_vec();
     newest_first.sort_unstable_by(|a, b| b.cmp(a));

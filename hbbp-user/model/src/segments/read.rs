@@ -61,8 +61,8 @@ pub struct Read {
     pub damaged: Vec<(Name, String)>,
 }
 
-/// Reads segments; `None` where one is gone. One that a merged segment holds is not counted beside it: the names say where that may be
-/// so, and the contents whether it is, as a name can be that of a damaged file or of another host's.
+/// Reads segments; `None` where one is gone. One that a merged segment holds is not counted again. The names suggest it
+/// and the contents decide, as a name can be that of a damaged file or of another host's.
 pub fn read_once(folder: &Path, names: &BTreeSet<Name>) -> Option<Read> {
     let mut read = Read::default();
     let mut names: Vec<Name> = names.iter().copied().collect();

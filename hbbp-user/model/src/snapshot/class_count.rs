@@ -1,4 +1,4 @@
-//! Exact counts of classes of instructions, by ring: what counters beside the sampling events counted.
+//! Exact counts of classes of instructions, by ring, from counters that run along with the sampling events.
 //!
 //! There are fewer counters than classes, so that they take turns, and each count is of a part of the run. How much it would have
 //! been in all of it follows from the instructions that the ring retired in that time ([`hbbp_estimate`]).
@@ -61,7 +61,7 @@ pub struct ClassCount {
     pub enabled: u64,
     /// Time in ns of it in which this event counted.
     pub running: u64,
-    /// Instructions that the ring retired while it counted; 0 where they were not counted beside it.
+    /// Instructions that the ring retired while it counted; 0 where they were not counted.
     pub instructions: u64,
     /// How it differed from turn to turn.
     pub turns: Turns,
@@ -70,7 +70,7 @@ pub struct ClassCount {
 /// How much the counts of successive turns of an event differ: the sums of the squares of differences between neighbours. They
 /// give the error of an extrapolation from the turns (Wolter, Introduction to Variance Estimation, 2007, section 8.2).
 ///
-/// The measure is instructions of the ring, or ns where these were not counted beside the class.
+/// The measure is instructions of the ring, or ns where these were not counted with the class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Turns {
     /// Turns in which it counted.
@@ -135,7 +135,7 @@ impl Turns {
         self.measure += later.measure;
     }
 
-    /// The variance of a turn's count about `rate` times its measure; `None` where there are too few turns to tell.
+    /// The variance of a turn's count about `rate` times its measure; `None` where there are too few turns.
     pub fn variance(&self, rate: f64) -> Option<f64> {
         /// Differences of neighbours that are believed: eight give the root of a variance to about a quarter.
         const ENOUGH: u64 = 8;

@@ -28,7 +28,7 @@ pub struct IpCount {
 pub struct StreamCount {
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Target of the older branch: the first instruction of the stream.
     pub start: Va,
@@ -51,7 +51,7 @@ pub struct StreamCount {
 pub struct BranchCount {
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// Address of the branch instruction.
     pub from: Va,
@@ -70,7 +70,7 @@ pub struct BranchCount {
 pub struct ChainCount {
     /// The event that sampled it, one of time.
     pub event: EventIdx,
-    /// The process image that ran; the kernel where the chain has no user code.
+    /// The running process image; the kernel where the chain has no user code.
     pub process: ProcessIdx,
     /// The sampled address, as in [`IpCount`].
     pub ip: Va,
@@ -79,7 +79,7 @@ pub struct ChainCount {
     /// (arch/x86/kernel/unwind_orc.c), and user code by frame pointers (`perf_callchain_user` in arch/x86/events/core.c):
     /// where code keeps none, addresses are missing or were never return addresses.
     pub frames: Arc<[Va]>,
-    /// What stood on top of the stack of user code: the return address of a function that keeps no frame. 0 where it is not
+    /// The value on top of the user stack: the return address of a function that keeps no frame. 0 where it is not
     /// known, or is not text.
     pub top: Va,
     /// Samples.

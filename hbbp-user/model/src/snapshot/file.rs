@@ -77,7 +77,7 @@ fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds a section to a file, where it is encoded in place. The message is dropped before that is compressed: text takes most of
+/// Adds a section to a file, encoding it directly there. The message is dropped before compression: text takes most of
 /// the memory of a daemon at the end of an interval.
 fn add(file: &mut Writer, section: Section, message: impl Message) {
     file.push(section, message.encoded_len(), move |bytes| {

@@ -1,10 +1,9 @@
 //! Intervals in bounded memory: neighbouring ones are merged, and rows with the fewest hits are left out at the end.
 //!
-//! Counts of several intervals are summed by every report, so merging costs resolution in time and nothing else, as
-//! long as no text version and no mapping begins between them.
-//! Only where all that can be merged is merged and the counts are still too large, rows are left out, and counted as
-//! [`Loss::SamplesLeftOut`], [`Loss::StreamsLeftOut`], [`Loss::BranchesLeftOut`] and
-//! [`Loss::ChainsLeftOut`].
+//! Counts of several intervals are summed by every report, so merging costs only resolution in time, as long as no text
+//! version and no mapping begins between them. Only where all that can be merged is merged and the counts are still too
+//! large, rows are left out, and counted as [`Loss::SamplesLeftOut`], [`Loss::StreamsLeftOut`],
+//! [`Loss::BranchesLeftOut`] and [`Loss::ChainsLeftOut`].
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -20,7 +19,7 @@ use crate::addr::Va;
 /// In the file they take an eighth of that.
 pub const MAX_COUNTS: usize = 256 << 20;
 
-/// Memory that an interval is taken to need beside its rows.
+/// Memory that an interval is assumed to need in addition to its rows.
 const INTERVAL: usize = 256;
 
 /// The latest intervals are never merged: text versions that begin in them may still be found.

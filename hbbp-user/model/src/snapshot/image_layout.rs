@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_loaded_twice_has_the_same_locations_at_both_places() {
+    fn module_loaded_twice_has_the_same_locations() {
         let layout = ImageLayout::relocatable(
             "m.ko".to_owned(),
             vec![

@@ -1,10 +1,10 @@
 //! Process images that are counted together: a build runs thousands of short-lived ones, of which each has a sample or two.
 //!
-//! Where many of one command name and cgroup have ended, they become one ([`Snapshot::join_ended`]): a minute of compiling is
-//! one `cc1` and not two hundred, a report of which takes a fifth of the time and a quarter of the memory. Where there are more images
-//! than a profile is to hold, so do those with the fewest samples ([`Snapshot::join_images`]). What ran stays what it was, as
-//! each of their addresses becomes the address of the same byte of the same module; only which of the processes ran it is
-//! lost. The joined image has a layout of its own:
+//! Where many of one command name and cgroup have ended, they become one ([`Snapshot::join_ended`]): a minute of
+//! compiling is one `cc1` and not two hundred, a report of which takes a fifth of the time and a quarter of the memory.
+//! Where there are more images than a profile is to hold, so do those with the fewest samples
+//! ([`Snapshot::join_images`]). Executed text is unchanged, as each of their addresses becomes the address of the same
+//! byte of the same module; only which of the processes executed it is lost. The joined image has a layout of its own:
 //!
 //! ```text
 //! true (7)     [ /bin/true ]          [ libc.so ]
@@ -12,7 +12,7 @@
 //! joined       [ /bin/true ][ libc.so ]
 //! ```
 //!
-//! An image stays apart if the mapping of a row is not known, if its mappings changed, or if it is a thread.
+//! An image is not joined if the mapping of a row is not known, if its mappings changed, or if it is a thread.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
@@ -28,8 +28,8 @@ const PAGE: u64 = 1 << 12;
 /// The layout ends here at the latest: user code has 47 bits (Documentation/arch/x86/x86_64/mm.rst).
 const LAST: u64 = 1 << 46;
 
-/// Most images of one command name and cgroup that have ended and stay apart: a user looks at some runs of a program one by
-/// one.
+/// Most images of one command name and cgroup that have ended and are not joined: a user looks at some runs of a
+/// program one by one.
 const MOST_ALIKE: usize = 16;
 
 /// The name of joined images whose own names are too many.
@@ -167,7 +167,7 @@ impl Snapshot {
         }
         let (mut at, mut bases, mut mappings) = (FIRST, HashMap::new(), Vec::new());
         for (module, part) in parts {
-            // The same place in its page, as in the images.
+            // The same offset in its page, as in the images.
             let start = at + part.start % PAGE;
             let end = start
                 .checked_add(part.end - part.start)
@@ -196,7 +196,7 @@ impl Snapshot {
         Places(mappings.iter().filter_map(place).collect())
     }
 
-    /// Puts the joined images in the place of those that moved, and adds up their rows.
+    /// Replaces the images that moved by the joined ones, and adds up their rows.
     fn replace(&mut self, joined: Vec<Process>, moved: &HashMap<usize, (usize, Places)>) {
         if joined.is_empty() {
             return;

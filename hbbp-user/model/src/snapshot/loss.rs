@@ -1,4 +1,4 @@
-//! Every way that something is lost or refused before it is counted, each with its name, unit and sentence.
+//! Every kind of loss or refusal before something is counted, each with its name, unit and sentence.
 //!
 //! What cannot be resolved later, from counts that were kept, is a matter of `hbbp_code::locate`; samples that the kernel
 //! skipped without a trace are the difference between [`super::Event::due`] and [`super::Event::runs`].
@@ -24,9 +24,9 @@ pub enum LossUnit {
     Second,
     /// A mapping or text region whose text could not be read: its samples stay unresolved.
     Region,
-    /// A sample or stream that is counted, perhaps for other bytes than those that ran.
+    /// A sample or stream that is counted, perhaps for other bytes than the executed ones.
     Ambiguous,
-    /// A text range of a file that a process ran: its samples are in the mix.
+    /// An executed text range of a file: its samples are in the mix.
     Text,
     /// A name of a function or module, or the cgroup or thread of a process image.
     Name,
@@ -34,7 +34,7 @@ pub enum LossUnit {
 
 macro_rules! losses {
     ($($variant:ident, $id:literal, $unit:ident, $one:literal | $many:literal, $what:literal;)*) => {
-        /// A way to lose something.
+        /// A kind of loss.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Loss {
             $(#[doc = concat!($many, " ", $what)] $variant,)*
@@ -74,7 +74,7 @@ losses! {
     CountsFull, "sample.counts_full", Sample,
         "sample" | "samples", "dropped: count map full";
     CountsRaced, "sample.counts_raced", Sample,
-        "sample" | "samples", "dropped: other CPUs claimed their places in the count map at the same moment";
+        "sample" | "samples", "dropped: other CPUs claimed their slots in the count map at the same moment";
     StacksFull, "sample.stacks_full", Sample,
         "sample" | "samples", "dropped: branch-stack ring buffer overflowed";
     NoMap, "sample.no_map", Sample,
@@ -86,7 +86,7 @@ losses! {
     TooMany, "entry.too_many", Entry,
         "branch entry" | "branch entries", "dropped: too many distinct entries in the recording";
     NewestUnused, "entry.newest_unused", Entry,
-        "newest branch entry" | "newest branch entries", "left out: this processor (Skylake) may repeat them, and a copy cannot be told from a loop";
+        "newest branch entry" | "newest branch entries", "left out: this processor (Skylake) may repeat them, and a copy cannot be distinguished from a loop";
     Backward, "stream.backward", Stream,
         "stream" | "streams", "discarded: end before start, from a repeated or missing branch entry";
     Crossing, "stream.crossing", Stream,
@@ -102,7 +102,7 @@ losses! {
     ChainsFull, "chain.full", Chain,
         "call chain" | "call chains", "dropped: table of chains full, so their callers are not charged";
     ChainsRaced, "chain.raced", Chain,
-        "call chain" | "call chains", "dropped: other CPUs claimed their places in the table at the same moment";
+        "call chain" | "call chains", "dropped: other CPUs claimed their slots in the table at the same moment";
     ChainsMissing, "chain.missing", Chain,
         "sample" | "samples", "without a call chain: the kernel gave none";
     ChainsCut, "chain.cut", Chain,
@@ -131,13 +131,13 @@ losses! {
     FileRefused, "region.file_refused", Region,
         "mapped file" | "mapped files", "not read: not a regular file, or permission denied";
     FileChanged, "region.file_changed", Region,
-        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the file that ran; one that was replaced while it \
+        "mapped file" | "mapped files", "not used: build id, or device, inode and generation differ from the executed file; one that was replaced while it \
          runs is read with CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN only";
     FileUnidentified, "region.file_unidentified", Region,
-        "mapped file" | "mapped files", "not used: the kernel stated no inode, and a path alone does not tell files apart; the memory of \
+        "mapped file" | "mapped files", "not used: the kernel stated no inode, and a path alone does not identify a file; the memory of \
          the processes was read instead while they lived";
     FileDiffers, "region.file_differs", Region,
-        "mapping" | "mappings", "showed other bytes in memory than the file that was opened for them, though nobody wrote to these pages: \
+        "mapping" | "mappings", "showed other bytes in memory than the file that was opened for them, though these pages were not written to: \
          the bytes in memory were used";
     FileTimedOut, "region.file_timed_out", Region,
         "mapped file" | "mapped files", "not read: opening them took too long, as on a network mount that does not answer";
@@ -257,14 +257,14 @@ mod tests {
     fn names_are_unique_and_start_with_their_unit() {
         let mut seen = std::collections::BTreeSet::new();
         for loss in Loss::ALL {
-            assert!(seen.insert(loss.id()), "{} stands twice", loss.id());
+            assert!(seen.insert(loss.id()), "{} is listed twice", loss.id());
             let unit = format!("{:?}.", loss.unit()).to_lowercase();
             assert!(loss.id().starts_with(&unit), "{}", loss.id());
         }
     }
 
     #[test]
-    fn one_of_a_loss_is_told_in_the_singular() {
+    fn one_of_a_loss_is_reported_in_the_singular() {
         assert_eq!(
             Loss::FileMissing.counted(1, "1", plain),
             "1 mapped file not found"

@@ -1,7 +1,7 @@
 //! Profiles of many runs and hosts as one: all their runs side by side, in an order of their own.
 //!
 //! A run is what was measured on one host from one start to one stop. Its kernel runs at an address of its own and was
-//! patched at times of its own, its processes are those of its host, and the weights of its samples follow from its
+//! patched at times of its own. Its processes are those of its host, and the weights of its samples follow from its
 //! counters. So runs are estimated one by one, and reports add up what was estimated.
 
 use super::Snapshot;

@@ -66,7 +66,7 @@ pub struct Symbol {
     pub name: String,
 }
 
-/// A range of text that was hit, with the bytes that ran.
+/// A range of text that was hit, with the executed bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Text {
     /// The module it belongs to.

@@ -3,8 +3,8 @@
 use super::index::{CgroupIdx, ModuleIdx};
 use crate::addr::{ImageAddr, Va};
 
-/// A process image: one program in one process. An exec in the same process is another image. Where threads were counted
-/// apart, each thread of an image has an entry of its own, with the mappings of the image.
+/// A process image: one program in one process. An exec in the same process is another image. Where threads were
+/// counted separately, each thread of an image has an entry of its own, with the mappings of the image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
     /// Thread group id in the pid namespace of the tool; 0 for the kernel, `u32::MAX` for processes outside of it,
@@ -16,9 +16,9 @@ pub struct Process {
     pub comm: String,
     /// Executable mappings, sorted by (start, from).
     pub mappings: Vec<Mapping>,
-    /// Cgroup in which the process ran when it was first seen; `None` where that is unknown.
+    /// Cgroup of the process when it was first seen; `None` where that is unknown.
     pub cgroup: Option<CgroupIdx>,
-    /// The thread that ran; `None` where all threads of the image were counted together.
+    /// The running thread; `None` where all threads of the image were counted together.
     pub thread: Option<Thread>,
 }
 

@@ -28,7 +28,7 @@ pub struct Run {
     pub scope: String,
     /// The events, in the order of the ladder.
     pub events: Vec<Event>,
-    /// Classes of instructions that were counted beside them.
+    /// Classes of instructions that were counted with them.
     pub classes: Vec<ClassCount>,
     /// Where the kernel's text came from.
     pub kernel_text: KernelTextSource,
@@ -126,7 +126,7 @@ pub enum EventUnit {
     Instructions,
     /// Retired taken branches: the branch stacks of the samples are executions.
     TakenBranches,
-    /// Dispatched micro-operations (AMD IBS): samples weigh an instruction by its operations.
+    /// Dispatched micro-operations (AMD IBS): samples weight an instruction by its operations.
     MicroOps,
     /// Something else, named by the event.
     Other,
@@ -178,8 +178,8 @@ pub struct Counter {
     /// Time in ns that its CPU was idle, in steps of the kernel's clock tick; `None` where that is unknown.
     /// The timer of a clock event may not fire while its CPU is idle.
     pub idle: Option<u64>,
-    /// Time in ns that the hypervisor ran something else although its CPU had work to do (steal time), in the same steps;
-    /// `None` where that is unknown. No timer fires in it.
+    /// Time in ns that the hypervisor took although its CPU had work to do (steal time), in the same steps; `None`
+    /// where that is unknown. No timer fires in it.
     pub steal: Option<u64>,
     /// Samples that were due, where the period changed a little during the run; `None` where it did not, and they are
     /// the count divided by the period.

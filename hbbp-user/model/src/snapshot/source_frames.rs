@@ -35,7 +35,7 @@ pub struct SourceFrames {
     pub names: Vec<String>,
     /// The addresses of code sections by name; empty for files that have addresses of their own.
     pub sections: HashMap<String, u64>,
-    /// Every source location of the functions that ran, executed or not, each once: the instructions of a line share one.
+    /// Every source location of functions with executions, once each: the instructions of a line share one.
     pub stacks: Vec<Frames>,
     /// By address; instructions without debug information are not there.
     pub at: HashMap<u64, StackIdx>,

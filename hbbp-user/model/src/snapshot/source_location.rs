@@ -1,4 +1,4 @@
-//! Where instructions stand in the source: found by whoever may read debug information, and handed on as data.
+//! Where instructions are in the source: found by a process that may read debug information, and passed on as data.
 
 use std::collections::HashMap;
 

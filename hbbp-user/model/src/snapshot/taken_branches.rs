@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use super::{BranchCount, EventIdx, Interval, ProcessIdx, Snapshot, StreamCount};
 use crate::addr::Va;
 
-/// A taken branch, and what its occurrences weigh as parts of their stacks.
+/// A taken branch, and the weight of its occurrences as parts of their stacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeighedBranch {
     /// The branch.
     pub count: BranchCount,
-    /// What its occurrences weigh, in units of the event, as [`StreamCount::weight`].
+    /// The weight of its occurrences, in units of the event, as [`StreamCount::weight`].
     pub weight: f64,
-    /// What those in the oldest slot weigh.
+    /// The weight of those in the oldest slot.
     pub oldest_weight: f64,
 }
 
@@ -28,8 +28,8 @@ impl Snapshot {
     /// Where any stream has a source, the rows are sorted by (event, process image, source, target) and unique.
     /// Occurrences with a known target have a row of their own, and the row with target 0 has the remainder.
     ///
-    /// They weigh what the streams weigh that they led to or ended. Oldest slots were counted without weights: they weigh what the
-    /// branch does in other slots that something follows, as each slot holds it alike.
+    /// Their weight is that of the streams that they led to or ended. Oldest slots were counted without weights: they
+    /// get the weight that the branch has in other slots with a successor, as it is equally likely in each slot.
     pub fn taken_branches(&self) -> impl Iterator<Item = Vec<WeighedBranch>> {
         self.intervals
             .chunk_by(|_, next| next.continues)
@@ -76,7 +76,7 @@ fn taken_in(drain: &[Interval]) -> Vec<Vec<WeighedBranch>> {
     taken
 }
 
-/// Occurrences and what they weigh.
+/// Occurrences and their weight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weighed {
     hits: u64,
@@ -95,7 +95,7 @@ impl Weighed {
     }
 }
 
-/// What a stream of each event weighs in a drain, on average.
+/// The average weight of a stream of each event in a drain.
 struct Means(BTreeMap<EventIdx, Weighed>);
 
 impl Means {
@@ -107,13 +107,13 @@ impl Means {
         Self(sums)
     }
 
-    /// One where the event has no stream: nothing is held against it then.
+    /// One where the event has no stream: then nothing is compared.
     fn of(&self, event: EventIdx) -> f64 {
         let sum = self.0.get(&event).copied().unwrap_or_default();
         sum.each().unwrap_or(1.0)
     }
 
-    /// A branch that no stream tells of.
+    /// A branch without streams.
     fn weighed(&self, count: BranchCount) -> WeighedBranch {
         let each = self.of(count.event);
         WeighedBranch {
@@ -204,7 +204,7 @@ fn without_duplicates(rows: Vec<Row>, means: &Means) -> Vec<(WeighedBranch, usiz
 }
 
 impl Row {
-    /// What is left of it without those that `led_to` streams, where occurrences that no stream tells of weigh `mean`.
+    /// Its remainder without those that `led_to` streams, where occurrences without a stream have the weight `mean`.
     fn weighed(self, led_to: Weighed, mean: f64) -> WeighedBranch {
         let Self {
             branch, of_streams, ..

@@ -1,5 +1,5 @@
-//! Successive profiles of one measurement as one run, so that a range of time is read, annotated and exported like a
-//! single recording, and text, names and mappings that they share are stored once.
+//! Successive profiles of one measurement as one run: a range of time is read, annotated and exported like a single
+//! recording. Shared text, names and mappings are stored once.
 //!
 //! [`super::merge`] puts runs side by side and is for any hosts and times. Here intervals follow each other on one
 //! machine, between one boot and the next, with the same events and periods. Counts, counters and losses add up exactly;

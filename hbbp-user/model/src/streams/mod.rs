@@ -1,10 +1,10 @@
-//! The streams of branch stacks, counted: the one way from a stack to how often each stream was seen, for what is collected
-//! live and for recordings.
+//! Counts the streams of branch stacks: the one implementation for live stacks and for recordings.
 //!
-//! This is the busiest loop of user space: a stack has up to 31 streams, and hot code repeats the same ones. Each stream costs
-//! one multiplication and a look at one line of a hash table ([`Table::follow`]). What belongs to a stack is settled here: where it begins, what it weighs, what is older
-//! than a context switch, and its oldest branch. Whether a stream can have run at all is judged once for each distinct one:
-//! live when it is taken out ([`Streams::take_possible`]), and of a recording, which is kept as it is, when it is located.
+//! This is the busiest loop of user space: a stack has up to 31 streams, and hot code repeats the same ones. Each
+//! stream costs one multiplication and one cache line of a hash table ([`Table::follow`]). Properties of a stack are
+//! determined here: its start, its weight, a context switch in it, and its oldest branch. Each distinct stream is
+//! checked once for impossible addresses: of live stacks in [`Streams::take_possible`], of recordings, which stay
+//! unchanged, when it is located.
 
 mod owner;
 mod stats;
@@ -286,7 +286,7 @@ fn take_slot<O, S: Sums>(owner: &O, slot: &Slot<S>, take: &mut impl FnMut(&O, Co
     }
 }
 
-/// The branch that led to a stream, where it stood in oldest slots.
+/// The branch that led to a stream, where it was in oldest slots.
 fn take_oldest<O, S: Sums>(owner: &O, slot: &Slot<S>, take: &mut impl FnMut(&O, Counted, S)) {
     if slot.oldest != 0 {
         take(

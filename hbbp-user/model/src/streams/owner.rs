@@ -1,4 +1,4 @@
-//! Whose the streams are: short numbers for their owners, and what the streams of each weigh.
+//! The owners of streams: short numbers for them, and the weight of the streams of each.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use hbbp_ebpf::is_kernel;
 
-/// Whose streams are counted together: an event, a process image, and what else tells counts apart.
+/// Whose streams are counted together: an event, a process image, and what else separates counts.
 pub trait Owner: Copy + fmt::Debug + Eq + Hash {
     /// The number of the event, from 0 on and without large gaps.
     fn event(&self) -> u32;
@@ -31,8 +31,8 @@ pub(super) const WATCHED: u64 = 1 << 62;
 /// No stream is counted under this.
 pub(super) const NOWHERE: u64 = u64::MAX;
 
-/// Below the index of an owner stand bits that are spread evenly, so that equal streams of several processes do not stand
-/// side by side: multiples of the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4).
+/// Below the index of an owner are evenly spread bits, so that equal streams of several processes have distant slots:
+/// multiples of the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4).
 const NUMBER_SHIFT: u32 = 32;
 const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -1,5 +1,5 @@
-//! What is summed up for each distinct stream: live what the collector's counts hold, of recordings also what their entries
-//! tell.
+//! What is summed up for each distinct stream: of live stacks the fields of the collector's counts, of recordings also
+//! those of their entries.
 
 use hbbp_ebpf::Tally;
 use hbbp_ebpf::branch::BranchEntry;
@@ -18,16 +18,16 @@ pub struct Taken<P> {
 
 /// What is summed up for each distinct stream.
 pub trait Sums: Copy + Default {
-    /// The period of a sample: live in units of the event, of a recording times what the stack weighs beside others.
+    /// The period of a sample: live in units of the event, of a recording times the relative weight of the stack.
     type Period;
     /// What one stack, or several equal ones, adds to each of its streams.
     type Each: Copy;
-    /// What a branch tells of the stream that it ends.
+    /// What a branch reports of the stream that it ends.
     type Detail: Copy;
     /// What each of the `n_streams` of a stack adds, if `n_triggers` branches would have triggered the stack: its share of
     /// their periods (paper section III.B).
     fn each(taken: &Taken<Self::Period>, n_streams: u64, n_triggers: u64) -> Self::Each;
-    /// Reads what the branch tells of the stream that it ends.
+    /// Reads what the branch reports of the stream that it ends.
     fn detail(branch: &BranchEntry) -> Self::Detail;
     /// The first occurrences.
     fn begin(each: &Self::Each, detail: Self::Detail) -> Self;
@@ -35,11 +35,11 @@ pub trait Sums: Copy + Default {
     fn add(&mut self, each: &Self::Each, detail: Self::Detail);
     /// Occurrences; none in what was not counted yet.
     fn hits(&self) -> u64;
-    /// What they weigh, in a unit of its own.
+    /// Their weight, in a unit of its own.
     fn weight(&self) -> f64;
-    /// Multiplies what they weigh.
+    /// Multiplies their weight.
     fn scale(&mut self, factor: f64);
-    /// The same for occurrences of a branch in the oldest slot, which weigh nothing.
+    /// The same for occurrences of a branch in the oldest slot, which have no weight.
     fn in_oldest_slot(self, hits: u64) -> Self;
 }
 
@@ -108,7 +108,7 @@ impl Sums for Tally {
 pub struct Recorded {
     /// Occurrences.
     pub hits: u64,
-    /// What they weigh.
+    /// Their weight.
     pub weight: f64,
     /// Cycles from the older branch to the younger one; 0 where the processor does not count them.
     pub cycles: u64,

@@ -1,8 +1,8 @@
 //! The table of streams: how often each was seen, found by one multiplication and a look at one line of memory.
 //!
-//! Slots are searched in a row from the one that a hash names. Where a stream stands after another one that is seen less
-//! often, the two change places, so that hot streams stand where they are looked for first ([`Table::follow`]).
-//! The hash is not a secret: a process that makes streams of one hash has the search end after [`LONGEST`] slots.
+//! Slots are searched in a row from the one that a hash names. Where a stream comes after a rarer one, the two are
+//! swapped, so that hot streams are in the slot that is searched first ([`Table::follow`]). The hash is not a secret: a
+//! process that makes streams of one hash can lengthen the search only to [`LONGEST`] slots.
 
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::stream::{Refusal, Stream};
@@ -10,7 +10,7 @@ use hbbp_ebpf::stream::{Refusal, Stream};
 use super::owner::{Ids, OLDEST, of_ring};
 use super::sums::Sums;
 
-/// A stream that does not stand where it is looked for first, under the number of its owner.
+/// A stream that is not in its first slot, under the number of its owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missed<D> {
     pub(super) stream: Stream,
@@ -24,7 +24,7 @@ pub(super) struct Missed<D> {
 pub(super) struct Younger<D> {
     /// Its own address.
     from: u64,
-    /// What it tells of the stream.
+    /// What it reports of the stream.
     detail: D,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Table<S> {
     has_impossible: bool,
 }
 
-/// One stream, or one branch that stood in oldest slots; free where it has no hits. A line of memory where the sums take 24
+/// One stream, or one branch from oldest slots; free where it has no hits. A line of memory where the sums take 24
 /// bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
@@ -64,7 +64,7 @@ pub(super) struct Slot<S> {
     end: u64,
     /// The number of its owner.
     pub(super) id: u64,
-    /// How often it was the oldest stream of its stack, so that the branch which led there stood in the oldest slot.
+    /// How often it was the oldest stream of its stack, so that the branch which led there was in the oldest slot.
     pub(super) oldest: u64,
     pub(super) sums: S,
 }
@@ -72,8 +72,8 @@ pub(super) struct Slot<S> {
 /// Slots at the start: 2 MiB. Fewer would be moved soon, and of more the kernel would have to give pages for a few slots each.
 pub(super) const FEW: usize = 1 << 15;
 
-/// Most slots that a search looks at. Streams that nobody has made for that have far fewer used ones before them in a table
-/// that is three quarters full.
+/// Most slots that a search looks at. Streams that are not chosen to collide have far fewer used slots before them in a
+/// table that is three quarters full.
 const LONGEST: usize = 1024;
 
 impl<S: Sums> Table<S> {
@@ -92,8 +92,8 @@ impl<S: Sums> Table<S> {
         self.capacity / 2 < self.used.len()
     }
 
-    /// Counts the stream that ends at the younger branch, and those at the sources of these branches, as long as each stands
-    /// where it is looked for first. Returns the first one that does not, and leaves the branches after it.
+    /// Counts the stream that ends at the younger branch, and those at the sources of these branches, as long as each
+    /// is in its first slot. Returns the first one that does not, and leaves the branches after it.
     #[inline(always)]
     pub(super) fn follow(
         &mut self,
@@ -159,8 +159,8 @@ impl<S: Sums> Table<S> {
                 slot.sums.add(&each, detail);
                 let hits = slot.sums.hits();
                 if self.slots.get(home).is_some_and(|home| home.sums.hits() < hits) {
-                    // The one that stands where this one belongs came first, and is seen less often. It may stand after
-                    // its own slot too, as all slots between are used.
+                    // The one in this one's slot came first, and is rarer. It may be after its own slot too, as all
+                    // slots between are used.
                     self.slots.swap(home, at);
                 }
                 return true;
@@ -257,8 +257,8 @@ impl<S: Sums> Table<S> {
     }
 }
 
-/// Counts the stream that ends at the younger branch if it stands where it is looked for first, and goes on to the branch that
-/// led there.
+/// Counts the stream that ends at the younger branch if it is in its first slot, and goes on to the branch that led
+/// there.
 #[inline(always)]
 fn hit<S: Sums>(
     slots: &mut [Slot<S>],
@@ -316,11 +316,11 @@ impl<S: Sums> Slot<S> {
     }
 }
 
-/// Where to look for a stream first. Neighbours differ in their lower bits, and multiples of eight in the sum move these
-/// apart; numbers of owners are spread already. Another multiplication of all makes no fewer collide.
+/// The first slot of a stream. Neighbours differ in their lower bits, which multiples of eight in the sum spread;
+/// numbers of owners are spread already. Another multiplication of all does not reduce collisions.
 #[inline(always)]
 const fn home_of(stream: Stream, id: u64) -> usize {
-    // An odd factor of 31 bits, as it stands in one instruction then: of MurmurHash3's finalizer, without its sign.
+    // An odd factor of 31 bits, so that it is an immediate operand: of MurmurHash3's finalizer, without its sign.
     const SPREAD: u64 = 0x05eb_ca6b;
     let Stream { from, start, end } = stream;
     let ends = start.wrapping_add(end.wrapping_mul(8));

@@ -150,8 +150,8 @@ fn take_possible_redistributes_weight() {
             .find(|((_, _, start, end), _)| *start == address && *end != 0);
         row.map(|(_, (hits, weight))| (*hits, *weight / WEIGHT_ONE))
     };
-    // Each of five streams weighs 60, twice. The user's streams share the weight of the backward and the long one, the
-    // kernel's that of the one that begins there and ends in user code.
+    // Each of five streams has the weight 60, twice. The user's streams share the weight of the backward and the long
+    // one, the kernel's that of the one that begins there and ends in user code.
     assert_eq!(weight(0x1000), Some((2, 360)));
     assert_eq!(weight(KERNEL), Some((2, 240)));
 }

@@ -7,9 +7,10 @@
 //!   ..
 //! ```
 //!
-//! Lines count from the line that a function is declared at. The count of a line is that of the instruction that ran most
-//! often, times the copies that the compiler made of it, as in llvm-profgen (`updateBodySamplesforFunctionProfile`, LLVM 22);
-//! lines of a function that did not run have the count 0, and its total is the sum over its executed bytes.
+//! Lines count from the line that a function is declared at. The count of a line is that of the most frequently
+//! executed instruction, times the copies that the compiler made of it, as in llvm-profgen
+//! (`updateBodySamplesforFunctionProfile`, LLVM 22); lines of a function that did not run have the count 0, and its
+//! total is the sum over its executed bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -65,7 +66,7 @@ pub struct SampleProfile {
     pub written: Written,
 }
 
-/// The locations in the file of an image that ran or that branches were at, for which frames are needed.
+/// The locations in the file of an image that were executed or have branches, for which frames are needed.
 pub fn locations<'a>(runs: &'a [ImageRun<'_>]) -> impl Iterator<Item = Linked> + 'a {
     runs.iter().flat_map(|run| {
         let branches = run.flow.into_iter().flat_map(|flow| flow.branches.keys());
@@ -75,8 +76,8 @@ pub fn locations<'a>(runs: &'a [ImageRun<'_>]) -> impl Iterator<Item = Linked> +
     })
 }
 
-/// Builds the profile of an image from the executions of its instructions and the branches to its functions, in all runs. An
-/// instruction that was loaded to several addresses ran as often as all of them together.
+/// Builds the profile of an image from the executions of its instructions and the branches to its functions, in all
+/// runs. An instruction that was loaded to several addresses was executed as often as all of them together.
 pub fn sample_profile(image: &Image<'_>, frames: &SourceFrames) -> SampleProfile {
     let mut profile = SampleProfile::default();
     let mut amounts: BTreeMap<Option<u64>, (f64, u8)> = BTreeMap::new();
@@ -118,7 +119,7 @@ pub fn sample_profile(image: &Image<'_>, frames: &SourceFrames) -> SampleProfile
 /// What the instructions of a source location executed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Executions {
-    /// Of the instruction that ran most often.
+    /// Of the most frequently executed instruction.
     most: u64,
     /// In bytes of code, of all.
     bytes: u64,
@@ -132,7 +133,7 @@ impl Executions {
 }
 
 impl ImageRun<'_> {
-    /// The instructions of the image that ran.
+    /// The executed instructions of the image.
     fn executed(&self) -> impl Iterator<Item = Executed> {
         self.counted.executed_in(Some(std::slice::from_ref(&self.module)))
     }
@@ -272,7 +273,7 @@ pub(super) fn canonical(name: &str) -> &str {
     name
 }
 
-/// The part of a discriminator that tells blocks of a line apart. LLVM packs three numbers into one
+/// The part of a discriminator that distinguishes blocks of a line. LLVM packs three numbers into one
 /// (`DILocation::getBaseDiscriminatorFromDiscriminator`, LLVM 22).
 fn base(discriminator: u64) -> u32 {
     component(discriminator)

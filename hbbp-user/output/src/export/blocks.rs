@@ -5,8 +5,8 @@
 //! # LLVM-MCA-BEGIN name .. # LLVM-MCA-END           mca: assembly in AT&T syntax for llvm-mca, heaviest block first
 //! ```
 //!
-//! Cycles are those of one execution, from the processor's cycle counts of streams that cover exactly this block; empty where
-//! none was recorded. Bytes are those that ran, the branch at the end included.
+//! Cycles are those of one execution, from the processor's cycle counts of streams that cover exactly this block; empty
+//! where none was recorded. Bytes are the executed ones, the branch at the end included.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ use hbbp_estimate::BlockCount;
 use hbbp_model::printable::csv_name;
 use hbbp_model::snapshot::hex;
 
-/// A block that ran.
+/// An executed block.
 struct Block<'a> {
     count: u64,
     block: &'a BlockCount,

@@ -6,7 +6,7 @@ use std::fmt;
 use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, hex};
 
-/// A file that ran: the modules with its build id in all runs, or those with its name where there is no build id.
+/// An executed file: the modules with its build id in all runs, or those with its name where there is no build id.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RanImage {
     /// What it is.

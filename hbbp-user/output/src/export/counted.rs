@@ -9,7 +9,7 @@ use hbbp_estimate::{BlockCounts, Method, Rule, Unit};
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::{Module, ModuleIdx, ProcessIdx, Snapshot};
 
-/// Relative executions are counted in thousandths: balanced streams weigh fractions of one.
+/// Relative executions are counted in thousandths: balanced streams have fractional weights.
 const PER_RELATIVE_EXECUTION: f64 = 1000.0;
 
 /// What the whole numbers of a format count.
@@ -17,7 +17,7 @@ const PER_RELATIVE_EXECUTION: f64 = 1000.0;
 pub enum Scale {
     /// Executions; thousandths of them where they are relative.
     Executions,
-    /// As many as streams were recorded, in the proportions of their executions.
+    /// The number of recorded streams, divided in proportion to their executions.
     Recorded,
 }
 
@@ -164,7 +164,7 @@ pub fn is_in(only: Only<'_>, module: ModuleIdx) -> bool {
     only.is_none_or(|modules| modules.contains(&module))
 }
 
-/// An instruction that ran in one process image.
+/// An executed instruction in one process image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Executed {
     /// Where it is.

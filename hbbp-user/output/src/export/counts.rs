@@ -1,4 +1,4 @@
-//! `address executions`: how often each instruction ran.
+//! `address executions`: how often each instruction was executed.
 //!
 //! From branch stacks, the count is the number of recorded streams that cover the instruction, not scaled: at a constant
 //! period, estimated executions are a constant multiple of it.

@@ -1,9 +1,9 @@
 //! Taken branches between ranges, weighted so that they agree with the ranges on both sides.
 //!
-//! A branch first gets its share of what starts at its target, by what its occurrences weigh. Ranges that end at its source say the
-//! same a second time, and both are estimates: biproportional fitting (Deming and Stephan, On a least squares adjustment of a sampled
-//! frequency table, 1940) scales branches to the executions of either side in turn. Inflow and outflow of a basic block would differ by
-//! the sampling error of one side otherwise.
+//! A branch first gets its share of what starts at its target, by the weight of its occurrences. Ranges that end at its
+//! source say the same a second time, and both are estimates: biproportional fitting (Deming and Stephan, On a least
+//! squares adjustment of a sampled frequency table, 1940) scales branches to the executions of either side in turn.
+//! Inflow and outflow of a basic block would differ by the sampling error of one side otherwise.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(super) struct Start {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recorded {
     pub(super) hits: u64,
-    /// What they weigh, in units of their events.
+    /// Their weights, in units of their events.
     pub(super) weight: f64,
     pub(super) mispredicted: Option<u64>,
 }
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn branches_agree_with_the_ranges_on_both_sides() {
-        // A loop from 10 to 18, which is left to 20, from where it begins again: once in ten rounds by the ranges, and four
-        // times by the branches to 20, where no range tells otherwise.
+        // A loop from 10 to 18, which is left to 20, from where it begins again: once in ten rounds by the ranges, and
+        // four times by the branches to 20, where no range contradicts.
         let mut edges = [
             edge(0x20, 0x10, 1.0),
             edge(0x18, 0x10, 9.0),
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn branches_to_an_address_keep_their_sum() {
-        // No range tells how often the source at 30 ran.
+        // No range shows how often the source at 30 was executed.
         let mut edges = [edge(0x18, 0x10, 6.0), edge(0x30, 0x10, 2.0)];
         let start = Start {
             executions: 8.0,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn source_whose_ranges_weigh_nothing_keeps_its_branches() {
+    fn source_with_weightless_ranges_keeps_its_branches() {
         let mut edges = [edge(0x18, 0x10, 3.0)];
         let start = Start {
             executions: 3.0,

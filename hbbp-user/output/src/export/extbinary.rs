@@ -36,7 +36,7 @@ const CUTOFFS: [u64; 16] = [
     990_000, 999_000, 999_900, 999_990, 999_999,
 ];
 
-/// The names of a profile by their place in the table.
+/// The names of a profile by their index in the table.
 type Names = BTreeMap<String, u64>;
 
 /// Writes a profile.

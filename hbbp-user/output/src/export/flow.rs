@@ -1,8 +1,8 @@
 //! Control flow of each image, weighted by executions: what optimizers of compiled code read.
 //!
-//! Two things were counted: ranges, which ran from a branch target to the next taken branch, and the taken branches between
-//! them. Ranges have the weights of the estimate, which conserve flow. The branches that lead to an address add up to the
-//! ranges that start there, exactly, and those that leave one to the ranges that end there as nearly as that allows.
+//! Two things were counted: ranges from a branch target to the next taken branch, and the taken branches between them.
+//! Ranges have the weights of the estimate, which conserve flow. The branches that lead to an address add up to the
+//! ranges that start there, exactly. Those that leave one add up to the ranges that end there, as nearly as possible.
 //!
 //! ```text
 //! streams    [start ... last]  weight            ranges of the image that both ends lie in
@@ -22,7 +22,7 @@ use hbbp_model::snapshot::ModuleIdx;
 /// The control flow of all images.
 #[derive(Debug, Default, PartialEq)]
 pub struct ControlFlow {
-    /// By module; only modules that ran.
+    /// By module; only executed modules.
     pub images: BTreeMap<ModuleIdx, ImageFlow>,
     /// Executions of streams that an interrupt ended before their first instruction: they are no range.
     pub interrupted_at_once: f64,

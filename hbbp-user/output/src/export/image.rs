@@ -78,7 +78,7 @@ pub(super) struct BranchLine {
 /// Source and target of a branch.
 type Ends = (Option<u64>, Option<u64>);
 
-/// Text that ran but is not in the file.
+/// Executed text that is not in the file.
 pub(super) const NOT_IN_FILE: &str = "in text that is not in the file of the image";
 
 /// Executions of a line, and a part of them: those after a return, or those mispredicted.

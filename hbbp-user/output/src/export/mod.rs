@@ -12,8 +12,8 @@
 //! ```text
 //! M path buildid                        start of a module; sorted by path; - if the build id is unknown
 //! S start end count                     stream: addresses of its first and its last instruction
-//! B from to count mispredicted          branch; in another module the target is buildid:address; `unknown` in place of
-//!                                       the number where the branch records did not tell it, as in live profiles
+//! B from to count mispredicted          branch; in another module the target is buildid:address; `unknown` instead of
+//!                                       the number where the branch records did not have it, as in live profiles
 //! address executions                    instruction (no letter)
 //! # discarded REASON COUNT              trailer: counts that are in no other line
 //! ```

@@ -77,7 +77,7 @@ fn checked(located: &Located, map: &BlockMap) -> StreamLines {
 /// An interrupt struck before the first instruction of the stream.
 const INTERRUPTED_AT_ONCE: &str = "stream.interrupted_at_once";
 
-/// The first and the last instruction that ran.
+/// The first and the last executed instruction.
 fn executed(text: &TextBlocks, stream: &LocatedStream, line: Line) -> Option<(ImageAddr, ImageAddr)> {
     if line.end != line.source {
         return Some((stream.start.addr, stream.end));

@@ -77,10 +77,10 @@ pub(super) struct Figure {
     /// Samples or streams that it rests on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) samples: Option<f64>,
-    /// Bytes of distinct instructions that ran.
+    /// Bytes of executed distinct instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bytes: Option<u64>,
-    /// Distinct blocks that ran.
+    /// Distinct executed blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) blocks: Option<u64>,
     /// Amount per second of the run.

@@ -1,4 +1,4 @@
-//! Classes of instructions: what counters beside the samples counted of each, against the estimate.
+//! Classes of instructions: the counter value of each, compared with the estimate.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(super) fn text(of_run: &str, classes: &[ClassEstimate], page: &mut Page<'_>)
         return Ok(());
     }
     page.heading(&format!(
-        "Classes of instructions, counted beside the samples{of_run}:"
+        "Classes of instructions, counted along with the samples{of_run}:"
     ))?;
     let titles = [
         "% of run",
@@ -108,7 +108,7 @@ mod tests {
     use hbbp_model::snapshot::InstructionClass;
 
     #[test]
-    fn a_class_stands_beside_its_count() {
+    fn class_is_shown_with_its_count() {
         let figure = |value, std_error| Figure { value, std_error };
         let classes = [
             ClassEstimate {

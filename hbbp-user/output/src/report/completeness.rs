@@ -22,9 +22,9 @@ pub(super) struct OnCpu {
 /// Expected samples of an event that were not received, by cause: their sum is what was expected less what was received.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Missing {
-    /// As many as fit into the time that the hypervisor took from their CPU.
+    /// Limited by the time that the hypervisor took from their CPU.
     pub(super) stolen: u64,
-    /// As many as fit into the idle time of their CPU, where idle CPUs had fewer samples than periods.
+    /// Limited by the idle time of their CPU, where idle CPUs had fewer samples than periods.
     pub(super) idle: u64,
     /// Those without a known cause.
     pub(super) unknown: u64,
@@ -60,7 +60,7 @@ impl Missing {
     }
 }
 
-/// The period of a clock, in ns. Other events stand still while a CPU is idle or the hypervisor has it.
+/// The period of a clock, in ns. Other events do not count while a CPU is idle or the hypervisor has it.
 fn clock_period(event: &Event) -> Option<u64> {
     event
         .mean_period()

@@ -22,7 +22,7 @@ fn measured(run: &Run) -> String {
 
 /// Scope, length, host and kernel of a run in one line.
 pub(super) fn facts_in_a_line(run: &Run) -> String {
-    /// Nobody waits for tenths of a second; a short run has them.
+    /// Tenths of a second matter only for a short run.
     const SHORT: u64 = 10_000_000_000;
 
     let decimals = if run.duration < SHORT { 2 } else { 0 };
@@ -189,7 +189,7 @@ fn residual_in_words(residual: &Residual) -> String {
     let untied = tied.map(|untied| {
         let sign = if untied < 0.0 { "-" } else { "+" };
         format!(
-            "; {sign}{} % before streams were tied to that",
+            "; {sign}{} % before streams were scaled to that",
             percent(untied.abs())
         )
     });

@@ -1,6 +1,6 @@
 //! The report as JSON, format `hbbp-sys.mix/2`.
 //!
-//! The format is specified in `mix.schema.json` beside this file (JSON Schema), which tests check against the golden
+//! The format is specified in `mix.schema.json` next to this file (JSON Schema), which tests check against the golden
 //! files. Fields come in the order of the structures below.
 //! A field may be added within version 2; nothing is renamed, removed or given another meaning without a new version.
 //! Times are in ns, shares from 0 to 1, `null` means "not known" or "there is none".
@@ -80,7 +80,7 @@ struct MeasuredJson<'a> {
     streams: Option<StreamsJson>,
     /// Estimates and counter values of the sampling events; empty if figures are not executions.
     residuals: Vec<ResidualJson>,
-    /// Classes of instructions that were counted beside the samples; absent where none was.
+    /// Classes of instructions that were counted along with the samples; absent where none was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     classes: Vec<ClassJson>,
 }
@@ -208,7 +208,7 @@ struct ResidualJson {
     relative: f64,
     /// Standard error of `estimated`.
     std_error: f64,
-    /// The relative residual before streams were tied to the counts; missing where they were not.
+    /// The relative residual before streams were scaled to the counts; missing where they were not.
     #[serde(skip_serializing_if = "Option::is_none")]
     untied: Option<f64>,
 }

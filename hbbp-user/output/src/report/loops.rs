@@ -22,7 +22,7 @@ pub(super) use json::LoopsJson;
 pub(super) use run_loops::RunLoops;
 use run_loops::{entered, place, share};
 
-/// Columns of numbers in text: a title, and what stands below it.
+/// Columns of numbers in text: a title, and the lines below it.
 type Column = (&'static str, fn(&RunLoops<'_>, &Loop) -> String);
 
 const SHARE: Column = ("%", |run, it| {
@@ -218,7 +218,7 @@ impl<'a> RunLoops<'a> {
             );
         } else if self.loops.time.is_none() {
             notes.push(format!(
-                "no cycles were sampled beside executions: {} for time and CPI",
+                "no cycles were sampled: {} for time and CPI",
                 wording(Advice::RecordTime)
             ));
         }
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trip_counts_without_a_known_digit_are_not_told() {
+    fn trip_counts_without_a_known_digit_are_omitted() {
         let trips = |value, std_error| trips(Figure { value, std_error });
         assert_eq!(trips(3.25, 0.017).as_deref(), Some("3.25 ±0.02"));
         assert_eq!(trips(10_123.44, 48.65).as_deref(), Some("10123 ±49"));

@@ -99,7 +99,7 @@ pub(super) struct Streams {
     pub(super) accepted: u64,
     /// Accepted streams that an interrupt or exception ended.
     pub(super) interrupted: u64,
-    /// Those of the discarded whose weight the accepted bear.
+    /// The discarded ones whose weight was redistributed to the accepted.
     pub(super) made_up: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Numbers and names for display: grouped, scaled, and as wide as there is place.
+//! Numbers and names for display: grouped, scaled, and as wide as the page allows.
 
 use unicode_width::UnicodeWidthChar;
 
-/// A count with its thousands apart: `12,345,678`.
+/// A count with separated thousands: `12,345,678`.
 pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);

@@ -37,8 +37,8 @@ impl Page<'_> {
         self.painted(Role::Title, text)
     }
 
-    /// A table: its titles stand out, and so does what follows its last rule. Where there are bars and columns left for
-    /// them, each row has a bar of its `share`, 0 to 1.
+    /// A table: its titles are highlighted, and so is what follows its last rule. Where there are bars and columns left
+    /// for them, each row has a bar of its `share`, 0 to 1.
     pub(super) fn table(&mut self, table: &Table, share: impl Fn(usize) -> Option<f64>) -> io::Result<()> {
         let left = self.look.width.saturating_sub(BAR + GAP);
         let bars = self.look.colours == Colours::Shown && table.fits(left);
@@ -64,7 +64,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A label with a sentence beside it; continuation lines align with the first one.
+    /// A label with a sentence to its right
     pub(super) fn entry(&mut self, label: &str, sentence: &str) -> io::Result<()> {
         for line in entry_lines(label, sentence, self.look.width) {
             self.line(&line)?;

@@ -1,4 +1,4 @@
-//! The blocks of a profile beside their exact counts, as comma-separated values (RFC 4180, with line feeds).
+//! The blocks of a profile with their exact counts, as
 //!
 //! Columns: where a block is; its executed instructions, exact and by each method; after these, its features, named as in
 //! rule files, so that a reader finds new ones by the titles. Executions are instructions executed, divided by the length.

@@ -15,7 +15,7 @@ use hbbp_model::snapshot::EventUnit;
 /// Most columns of a name above figures.
 const TITLE: usize = 24;
 
-/// Values of axes that stand for none of their groups.
+/// Values of axes that are in none of their groups.
 const NO_GROUPS: [&str; 2] = ["(none)", "none"];
 
 /// Columns of figures that a page may have at most; more do not fit any terminal.
@@ -71,10 +71,7 @@ fn title(body: &Body, wording: Wording) -> String {
     let time = match body.time_unit {
         // Where samples are those of time, the amounts say it.
         None if !asks_time || body.unit.is_samples() => String::new(),
-        None => format!(
-            "; no time was sampled beside executions ({})",
-            wording(Advice::RecordTime)
-        ),
+        None => format!("; no time was sampled ({})", wording(Advice::RecordTime)),
         Some(EventUnit::Cycles) => "; time in core cycles".to_owned(),
         Some(_) => "; time in ns of a clock, CPI in ns for each instruction".to_owned(),
     };
@@ -214,7 +211,7 @@ fn table(body: &Body, names: &[Vec<String>], detail: &Detail) -> Table {
 }
 
 impl Part {
-    /// What stands above it; the amount has the name of the column.
+    /// The text above it; the amount has the name of the column.
     const fn title(self) -> &'static str {
         match self {
             Self::Amount => "",

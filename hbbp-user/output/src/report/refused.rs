@@ -1,8 +1,8 @@
 //! Where branch stacks were refused: the functions of their newest branches.
 //!
-//! What the ring of a CPU could not take is counted at its newest branch ([`Interval::refused`](hbbp_model::snapshot::Interval::refused)).
-//! Those that had no place there either, or were left out of a long recording, are one row without a name, so that the rows sum to
-//! [`Loss::StacksFull`].
+//! What the ring of a CPU could not take is counted at its newest branch
+//! ([`Interval::refused`](hbbp_model::snapshot::Interval::refused)). Those that had no slot there either, or were left
+//! out of a long recording, are one row without a name, so that the rows sum to [`Loss::StacksFull`].
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use hbbp_model::snapshot::{Loss, Snapshot};
 /// A function where stacks were refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct RefusedIn {
-    /// Name of the module; empty where the place is not known.
+    /// Name of the module; empty where the location is not known.
     pub(super) module: String,
     /// Name of the function; empty where none is known.
     pub(super) function: String,
-    /// Ring of the branch; `None` where the place is not known.
+    /// Ring of the branch; `None` where the location is not known.
     pub(super) ring: Option<Ring>,
     /// Samples.
     pub(super) samples: u64,
@@ -68,7 +68,7 @@ impl RefusedIn {
     /// The function with its module, as a sentence names it.
     pub(super) fn place(&self) -> String {
         match (self.module.as_str(), self.function.as_str()) {
-            ("", _) => "places that are not known".to_owned(),
+            ("", _) => "unknown locations".to_owned(),
             (module, "") => module.to_owned(),
             (module, function) => format!("{function} ({module})"),
         }
@@ -83,7 +83,8 @@ mod tests {
         EventIdx, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Symbol,
     };
 
-    /// A module with two functions of 16 bytes, of which a process ran 32 stacks that were refused, and the kernel without any text.
+    /// A module with two functions of 16 bytes, of which 32 stacks of a process were refused, and the kernel without
+    /// any text.
     fn snapshot(lost: u64) -> Snapshot {
         let symbol = |name: &str, start| Symbol {
             start: ImageAddr(start),
@@ -147,7 +148,7 @@ mod tests {
             places(37),
             [
                 ("second (/bin/two)".to_owned(), user, 27),
-                ("places that are not known".to_owned(), None, 5),
+                ("unknown locations".to_owned(), None, 5),
                 ("first (/bin/two)".to_owned(), user, 3),
                 ("?".to_owned(), kernel, 2),
             ]

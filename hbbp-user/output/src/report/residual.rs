@@ -1,13 +1,11 @@
 //! Residuals: the difference between estimated executions and the counter values of the sampling events.
 //!
 //! The sampling events count every unit, not only sampled ones, so their values have no sampling error and need no
-//! further counter.
-//! A counter value covers both rings, so there is one residual for each unit and none by ring; counts of classes of
-//! instructions have rings ([`super::classes`]).
-//! Where streams are tied to both counts ([`hbbp_estimate::Untied`]), the residuals are what is left, and how far the streams were
-//! before stands beside them: of taken branches that is what stacks were lost.
-//! A residual beyond its error means that executions are missing or counted twice: a run with branch stacks then misses a
-//! quality limit ([`super::quality`]).
+//! further counter. A counter value covers both rings, so there is one residual for each unit and none by ring; counts
+//! of classes of instructions have rings ([`super::classes`]). Where streams are scaled to both counts
+//! ([`hbbp_estimate::Untied`]), the residuals are those after scaling, and the residual before scaling is reported with
+//! them: of taken branches, it shows lost stacks. A residual beyond its error means that executions are missing or
+//! counted twice: a run with branch stacks then misses a quality limit ([`super::quality`]).
 
 use hbbp_analysis::mix::{Analysis, Unit};
 use hbbp_estimate::{ends_near, near_only, units};
@@ -24,7 +22,7 @@ pub(super) struct Residual {
     pub(super) estimated: f64,
     /// Standard error of `estimated`.
     pub(super) std_error: f64,
-    /// The relative residual of the streams before they were tied to the counts; `None` where they were not.
+    /// The relative residual of the streams before they were scaled to the counts; `None` where they were not.
     pub(super) untied: Option<f64>,
 }
 
@@ -34,8 +32,8 @@ impl Residual {
         self.estimated / self.counted - 1.0
     }
 
-    /// What was or may be missing, or counted twice: of taken branches, what the stacks did not stand for. Of instructions what is left,
-    /// as streams that are too long or too short are balanced.
+    /// What was or may be missing, or counted twice: of taken branches, those that the stacks do not represent. Of
+    /// instructions, the final residual, as streams that are too long or too short are balanced.
     pub(super) fn missing(&self) -> f64 {
         let untied = self.untied.filter(|_| self.unit == EventUnit::TakenBranches);
         untied.unwrap_or_else(|| self.relative())
@@ -115,7 +113,7 @@ mod tests {
             (residual.beyond_error() - 0.02).abs() < 1e-12,
             "0.05 less two times 0.015"
         );
-        // What stacks stood for tells of lost ones, whatever streams are scaled to.
+        // The weight of stacks shows lost ones, whatever streams are scaled to.
         let taken = Residual {
             unit: EventUnit::TakenBranches,
             ..residual

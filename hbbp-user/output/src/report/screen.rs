@@ -1,6 +1,7 @@
-//! The first screen: what was measured, which code ran, of what kind, and what may be wrong with it, in 24 lines.
+//! The first screen: what was measured, the executed code and its kinds, and what may be wrong with it, in 24 lines.
 //!
-//! Each line answers a question that people ask first; the rest of a report is behind it ([`super::text`]).
+//! Each line answers a question that people ask first; the remainder of a report follows with `--details`
+//! ([`super::text`]).
 
 mod hottest;
 mod kinds;
@@ -21,13 +22,13 @@ use hbbp_model::advice::Advice;
 use line::Line;
 pub use overview::Overview;
 
-/// Lines of a terminal that nobody made larger (VT100).
+/// Lines of a terminal of the default size (VT100).
 const LINES: usize = 24;
 
 /// Rows that the hottest functions have at least.
 const FEWEST_ROWS: usize = 3;
 
-/// Warnings on the screen: those that weigh most.
+/// Warnings on the screen: those of the largest weight.
 const WARNINGS: usize = 2;
 
 /// Lines of a warning, or of a requirement; the rest of its sentence is among the details.
@@ -150,7 +151,7 @@ fn shortened_to(mut lines: Vec<String>, most: usize) -> Vec<String> {
     if most < lines.len() {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
-            // In the place of the last word, so that the line is not longer than before.
+            // Replaces the last word, so that the line is not longer than before.
             let cut = last.rfind(' ').unwrap_or(0);
             last.truncate(cut);
             last.push_str(" …");

@@ -168,7 +168,7 @@ fn samples(all: &Accounting, wording: Wording) -> Vec<Step> {
     steps.extend(unresolved);
     if 0 < all.other_events.total() {
         let other = format!(
-            "of events that the figures do not use, such as time beside executions ({})",
+            "of events that the mix does not use, such as time ({})",
             by_ring(all.other_events)
         );
         steps.push(step(Sign::Minus, all.other_events.total(), &other));

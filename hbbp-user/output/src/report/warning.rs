@@ -14,7 +14,7 @@ pub(super) use weight::{Claim, heaviest};
 /// A CPU below this share of its expected samples is named.
 const EVEN_CPU: f64 = 0.9;
 
-/// Lengths of streams that are off by less are not told: what is left of them is less than most errors by chance.
+/// Length errors below this are not reported: they are smaller than most sampling errors.
 const LENGTHS: f64 = 0.01;
 
 /// With this many samples the standard error of a share of 10 % is one percentage point.
@@ -86,19 +86,19 @@ pub(super) enum Warning {
         /// Instructions for each taken branch over those that were counted, less 1.
         by: f64,
     },
-    /// Streams were weighed because branch stacks were read late.
+    /// Streams were weighted because branch stacks were read late.
     Late {
-        /// Least and longest time behind the trigger, in cycles.
+        /// Least and longest delay after the trigger, in cycles.
         cycles: (f64, f64),
     },
     /// Without branch stacks, samples that skid were traced back to what triggered them.
     Traced {
         /// Least and longest skid in cycles.
         cycles: (f64, f64),
-        /// The share of samples that count where they landed.
+        /// The share of samples that are counted at their own address.
         landed: f64,
     },
-    /// Without branch stacks, samples of retired instructions count where they landed.
+    /// Without branch stacks, samples of retired instructions are counted at their own address.
     AsLanded,
     /// Some process images have no rows of their own.
     CountedTogether {
@@ -128,7 +128,7 @@ pub(super) enum Warning {
     RefusedIn {
         /// The functions with the most, and their shares, as fractions.
         hottest: Vec<(String, f64)>,
-        /// Functions beside them.
+        /// Functions next to them.
         others: usize,
     },
     /// A note of the collector.

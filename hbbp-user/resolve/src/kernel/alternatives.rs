@@ -15,14 +15,15 @@ pub(super) fn target(table: ImageAddr, bytes: &[u8], at: usize) -> Option<ImageA
     ))
 }
 
-/// `struct alt_instr` of one kernel: two distances, to the place and to its replacement; feature and flags; both lengths.
+/// `struct alt_instr` of one kernel: two distances, to the site and to its replacement; feature and flags; both
+/// lengths.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AltLayout {
     /// Length of a record in bytes.
     pub(super) stride: usize,
-    /// Where the length of the place is; that of the replacement follows it.
+    /// Where the length of the site is; that of the replacement follows it.
     pub(super) len_at: usize,
-    /// Where its flags stand, if it has any.
+    /// Where its flags are, if it has any.
     pub(super) flags_at: Option<usize>,
 }
 
@@ -49,7 +50,7 @@ impl AltLayout {
         },
     ];
 
-    /// The layout in which every record makes sense: its replacement fits the place and lies among the replacements.
+    /// The layout in which every record makes sense: its replacement fits the site and lies among the replacements.
     pub(super) fn of(table: ImageAddr, bytes: &[u8], replacements: &Section) -> Option<Self> {
         let makes_sense = |layout: &Self| {
             let fits = |at: usize| {
@@ -109,7 +110,7 @@ mod tests {
             broken[layout.len_at + 1] = 6;
             assert!(
                 AltLayout::of(TABLE, &broken, &REPLACEMENTS).is_none(),
-                "longer than its place"
+                "longer than its site"
             );
             assert!(AltLayout::of(TABLE, &bytes[1..], &REPLACEMENTS).is_none());
         }

@@ -22,7 +22,7 @@ const SECTOR: u64 = 512;
 pub enum BootImageError {
     /// It does not begin as a boot image does, or is older than the protocol 2.08 (Linux 2.6.26).
     NotBootImage,
-    /// It is packed in a way that is not known here.
+    /// Its compression is unknown here.
     Packing(&'static str),
     /// It is truncated or damaged.
     Broken(io::Error),

@@ -19,7 +19,7 @@ use super::image_marks::ImageMarks;
 use super::kallsyms_line::{Line, parse_line};
 use super::kernel_file::KernelFile;
 
-/// What to tell the user when [`Kallsyms::hidden`].
+/// The note for the user when [`Kallsyms::hidden`].
 pub const HIDDEN: &str = "kernel symbol addresses are hidden, so kernel functions have no names: run as \
                           root with `sysctl kernel.kptr_restrict=1` (or 0)";
 
@@ -120,7 +120,7 @@ impl KallsymsBuilder {
         if symbol.tag.is_none() {
             self.table.image.note(symbol.name, Va(symbol.address));
         }
-        // Absolute symbols are numbers, not places.
+        // Absolute symbols are numbers, not addresses.
         if !matches!(symbol.kind, b'a' | b'A') {
             self.table.push(symbol);
         }
@@ -131,8 +131,8 @@ impl KallsymsBuilder {
         &self.table.image
     }
 
-    /// The table: one symbol for each address, functions alone. There are 200,000 symbols, so they are sorted and thinned out
-    /// where they stand.
+    /// The table: one symbol for each address, functions alone. There are 200,000 symbols, so they are sorted and
+    /// thinned out in the same memory.
     pub(super) fn finish(self) -> Kallsyms {
         let Self { mut table, n_symbols } = self;
         let names = &table.names;
@@ -240,7 +240,7 @@ impl Kallsyms {
         self.names.push_str(name);
         let tag = match line.tag {
             None => NO_TAG,
-            // Symbols of one module stand together, so the last tag is nearly always the right one.
+            // Symbols of one module are adjacent, so the last tag is nearly always the right one.
             Some(tag) => match self.tags.iter().skip(1).rposition(|t| t == tag) {
                 Some(idx) => u16::try_from(idx + 1).unwrap_or(NO_TAG),
                 None => {

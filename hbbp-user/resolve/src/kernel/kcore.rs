@@ -59,7 +59,7 @@ pub(crate) fn open_kcore_at(path: &Path) -> io::Result<Kcore> {
 }
 
 fn with_segments(file: File, path: &Path) -> io::Result<Kcore> {
-    // The size that stat shows is that of the address space; headers stand at the start.
+    // The size that stat shows is that of the address space; headers are at the start.
     let source = ByteSource::File(file, u64::MAX);
     let headers = read_headers(&source).unwrap_or_default();
     let (segments, data) = load_segments(&headers)

@@ -42,8 +42,8 @@ impl KernelSpace {
         live
     }
 
-    /// Compares a reading with what is known. All records up to the reading should have been applied: what went before it
-    /// was notified of had been read already, or what took its place.
+    /// Compares a reading with what is known. All records up to the reading should have been applied: text removed
+    /// before it was reported had been read already, or its replacement had.
     pub fn compare(&mut self, live: LiveText, losses: &mut Losses) {
         let pending = self.changes.pending();
         let there = self.map.modules_there();

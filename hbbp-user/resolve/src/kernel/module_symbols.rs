@@ -146,7 +146,7 @@ pub(super) fn fields(bytes: &[u8; SYMBOL]) -> (u64, u64, u64) {
     )
 }
 
-/// The kernel has put the address in the place of the value (kernel/module/main.c, `simplify_symbols`).
+/// The kernel has replaced the value by the address (kernel/module/main.c, `simplify_symbols`).
 fn parse_entry(bytes: &[u8; SYMBOL], parts: &[TextPart]) -> Option<Entry> {
     let (head, start, len) = fields(bytes);
     let [n0, n1, n2, n3, info, ..] = head.to_le_bytes();

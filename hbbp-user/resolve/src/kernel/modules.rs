@@ -1,8 +1,8 @@
 //! The loaded kernel modules, from the text of /proc/modules.
 //!
-//! A kernel without module support lacks the file, which is not an error: it has no modules.
-//! The text is interpreted here and not by procfs, because that crate leaves the addresses out.
-//! Since Linux 6.4 the parts of a module lie apart: the address is that of its text, the size that of all parts.
+//! A kernel without module support lacks the file, which is not an error: it has no modules. The text is interpreted
+//! here and not by procfs, because that crate leaves the addresses out. Since Linux 6.4 the parts of a module have
+//! separate ranges: the address is that of its text, the size that of all parts.
 
 use super::kernel_file::KernelFile;
 use hbbp_model::addr::Va;

@@ -1,10 +1,10 @@
-//! The places of the kernel image that the kernel may patch, from the tables that the linker left in the image.
+//! The patch sites of the kernel image, from the tables that the linker left in the image.
 //!
 //! The kernel reads the same tables when it patches. Their layouts are those of Linux 6.1 and 6.12
 //! (arch/x86/include/asm/alternative.h, paravirt_types.h, runtime-const.h; include/linux/jump_label.h and
-//! static_call_types.h; the section names are in arch/x86/kernel/vmlinux.lds.S).
-//! Most entries hold a 32-bit distance from the field itself to the place. Tables in the middle of a section are bounded
-//! by symbols, which only the running kernel has where the image is stripped.
+//! static_call_types.h; the section names are in arch/x86/kernel/vmlinux.lds.S). Most entries hold a 32-bit distance
+//! from the field itself to the site. Tables in the middle of a section are bounded by symbols, which only the running
+//! kernel has where the image is stripped.
 
 use std::fmt;
 
@@ -18,9 +18,9 @@ use super::vmlinux::Vmlinux;
 
 macro_rules! causes {
     ($($variant:ident, $name:literal, $sentence:literal;)*) => {
-        /// Why live text differs from linked text. Of two causes for one byte the later in this order counts: it is
-        /// the order in which the kernel patches (arch/x86/kernel/alternative.c, `alternative_instructions`), but that
-        /// call thunks, which few processors need, give way to everything else.
+        /// Why live text differs from linked text. Of two causes for one byte the later in this order counts: it is the
+        /// order in which the kernel patches (arch/x86/kernel/alternative.c, `alternative_instructions`), but call
+        /// thunks, which few processors need, rank below everything else.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Cause {
             $(#[doc = $sentence] $variant,)*
@@ -66,7 +66,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A place that the kernel may patch.
+/// A site that the kernel may patch.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Site {
     /// Its cause; sites are sorted by it.
@@ -171,7 +171,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Sections of distances, each to one place.
+    /// Sections of distances, each to one site.
     fn distances(&mut self, name: &str, cause: Cause, len: impl Fn(&Linked<'_>, ImageAddr) -> Option<u64>) {
         let vmlinux = self.vmlinux;
         for section in vmlinux.sections(name) {
@@ -244,7 +244,7 @@ impl Reading<'_> {
                 "__stop_mcount_loc",
             ],
         );
-        /// `struct jump_entry`: two distances, to the place and to its target, and the key.
+        /// `struct jump_entry`: two distances, to the site and to its target, and the key.
         const KEY: usize = 16;
         if let Some((table, bytes)) = self.between("static keys", keys, keys_end) {
             for at in (0..bytes.len()).step_by(KEY) {
@@ -258,7 +258,7 @@ impl Reading<'_> {
                 self.add(Cause::StaticKeys, place.unwrap_or_default(), len);
             }
         }
-        /// `struct static_call_site`: distances to the place and to the key.
+        /// `struct static_call_site`: distances to the site and to the key.
         const CALL: usize = 8;
         if let Some((table, bytes)) = self.between("static calls", calls, calls_end) {
             for at in (0..bytes.len()).step_by(CALL) {

@@ -19,7 +19,7 @@ use hbbp_model::snapshot::hex;
 
 /// How perf names the kernel among the mappings; the name of a symbol at a known address may follow.
 const KERNEL: &str = "[kernel.kallsyms]";
-/// The same for the guest that ran the recording.
+/// The same for the guest of the recording.
 const GUEST: &str = "[guest.kernel.kallsyms";
 
 /// Where the text of the recorded kernel is.
@@ -34,8 +34,8 @@ pub enum KernelPlace {
     Vmlinux(PathBuf),
 }
 
-/// Opens the kernel of a recording with these records; `build_id` is empty where the recording does not have it.
-/// An error is a sentence for the user, who named the place.
+/// Opens the kernel of a recording with these records; `build_id` is empty where the recording does not have it. An
+/// error is a sentence for the user, who named the path.
 pub fn open_recorded_kernel(
     place: &KernelPlace,
     records: &[Timed],
@@ -100,7 +100,7 @@ fn kernel_mmap(timed: &Timed) -> Option<&Mmap> {
     }
 }
 
-/// perf states the address of the symbol that follows the name in place of a file offset.
+/// perf states the address of the symbol that follows the name instead of a file offset.
 fn marks(image: &Mmap) -> ImageMarks {
     let at = Some(Va(image.offset.0));
     match image.path.strip_prefix(KERNEL) {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_do_not_serve_are_named() {
+    fn unusable_paths_are_named() {
         let missing = PathBuf::from("/nowhere");
         for place in [KernelPlace::Kcore(missing.clone()), KernelPlace::Vmlinux(missing)] {
             let error = open_recorded_kernel(&place, &records(), &[]).unwrap_err();

@@ -1,7 +1,7 @@
 //! The parts of a drain between which kernel text changed, and the part that a count belongs to.
 //!
-//! A count carries the time of its first sample. What ran first after a switch was made of the new text: a stream that
-//! ends at a jump where there was none before is first seen when the jump is there.
+//! A count carries the time of its first sample. What was executed first after a switch was made of the new text: a
+//! stream that ends at a jump where there was none before is first seen when the jump is there.
 
 use std::ops::Range;
 

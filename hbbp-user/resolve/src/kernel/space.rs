@@ -1,4 +1,4 @@
-//! Ring 0 of a run: which kernel text was hit, its bytes as they ran, and how both change while the run goes on.
+//! Ring 0 of a run: which kernel text was hit, its executed bytes, and how both change during the run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -249,7 +249,7 @@ impl KernelSpace {
         Some((end, validity))
     }
 
-    /// The text that ran at `time`, from `at` to the end of what was read around it.
+    /// The executed text at `time`, from `at` to the end of what was read around it.
     pub(crate) fn text_from(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<&[u8]> {
         self.hit(at, time, losses)?;
         let module = self.region_hit(at, time).module;

@@ -144,7 +144,8 @@ fn tally_runs(differs: &[bool], owner: &[Cause], live: &[u8], tallies: &mut [Tal
     unknown
 }
 
-/// For each byte of linked text whether another one ran, where that is not relocation; `slide` is as in [`compare`].
+/// For each byte of linked text, whether the executed one differs, other than by relocation; `slide` is as in
+/// [`compare`].
 pub fn differing(linked: &[u8], live: &[u8], slide: u64) -> Vec<bool> {
     let mut differs: Vec<bool> = linked.iter().zip(live).map(|(a, b)| a != b).collect();
     forgive_relocations(linked, live, slide, &mut differs);
@@ -167,8 +168,8 @@ fn range_of(site: &Site, start: ImageAddr, n: usize) -> Option<Range<usize>> {
 
 /// Clears `differs` where a word was only relocated; returns how many bytes that are.
 fn forgive_relocations(linked: &[u8], live: &[u8], slide: u64, differs: &mut [bool]) -> u64 {
-    /// Images are moved by multiples of 2 MiB (`CONFIG_PHYSICAL_ALIGN`), so the lower two bytes of a word stay, and the
-    /// first byte that differs is its third or its fourth.
+    /// Images are moved by multiples of 2 MiB (`CONFIG_PHYSICAL_ALIGN`), so the lower two bytes of a word are equal.
+    /// The first byte that differs is its third or its fourth.
     const THIRD: usize = 2;
     const FOURTH: usize = 3;
 

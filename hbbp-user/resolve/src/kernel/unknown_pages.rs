@@ -34,7 +34,7 @@ impl UnknownPages {
         }
     }
 
-    /// Whether symbols may tell more of the page of `at`, and were not read for it yet.
+    /// Whether symbols may add to the page of `at`, and were not read for it yet.
     pub(super) fn is_first(&mut self, at: Va) -> bool {
         self.printed != Printed::Hidden && self.pages.insert(at.0 >> PAGE_BITS)
     }

@@ -76,7 +76,7 @@ pub(crate) fn open_vmlinux(release: &str, build_id: &[u8], marks: &ImageMarks) -
     find_vmlinux(release, build_id, marks).ok()
 }
 
-/// Looks for the image as [`open_vmlinux`] does; where there is none, says what was found at which place.
+/// Looks for the image as [`open_vmlinux`] does; where there is none, says what was found at which path.
 pub fn find_vmlinux(
     release: &str,
     build_id: &[u8],
@@ -205,7 +205,7 @@ impl Vmlinux {
             .then_some(bytes)
     }
 
-    /// Writes a new file: this image, with `text` in the place of the bytes of `section`.
+    /// Writes a new file: this image, with `text` instead of the bytes of `section`.
     pub fn write_patched(&self, path: &Path, section: &Section, text: &[u8]) -> io::Result<()> {
         /// Images with debug information have hundreds of MiB.
         const CHUNK: u64 = 1 << 20;

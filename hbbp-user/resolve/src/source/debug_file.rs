@@ -1,4 +1,4 @@
-//! Files with debug information: where they are, whether they belong to what ran, and their DWARF sections.
+//! Files with debug information: where they are, whether they belong to what was executed, and their DWARF sections.
 //!
 //! A file belongs to a module when it has the same build id; the paths are those of gdb's manual ("Debugging
 //! Information in Separate Files"). Kernel modules are relocatable: their sections get addresses of our own choice, and
@@ -35,8 +35,8 @@ pub(super) struct DebugFile {
     pub(super) sections: HashMap<String, u64>,
 }
 
-/// Finds the debug information of a module: among the files that the user named, in the file that ran, and where debug
-/// packages put it. `release` is that of the kernel that ran. `None` where there is none.
+/// Finds the debug information of a module: among the files that the user named, in the executed file, and where debug
+/// packages put it. `release` is that of the running kernel. `None` where there is none.
 pub(super) fn find_debug_file(
     module: &Module,
     release: &str,

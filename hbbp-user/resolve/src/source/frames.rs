@@ -73,7 +73,7 @@ struct Reader<'a> {
     wanted: Vec<u64>,
     names: HashMap<String, NameIdx>,
     found: SourceFrames,
-    /// Those that were found, by their place in the list that they become.
+    /// Those that were found, by their index in the list that they become.
     stacks: HashMap<Frames, StackIdx>,
 }
 

@@ -1,5 +1,5 @@
-//! The file of a module, for exports in the terms of that file: where it is, whether it is the one that ran, and how the
-//! addresses of the snapshot correspond to it.
+//! The file of a module, for exports in the terms of that file: where it is, whether it is the executed one, and how
+//! the addresses of the snapshot correspond to it.
 //!
 //! Programs and shared objects have the addresses of their file already. The kernel was relocated as a whole when it
 //! booted, and each section of a kernel module whenever it was loaded: functions whose names represent one address say by
@@ -32,7 +32,7 @@ pub enum NotTheFile {
     NotElf,
     /// It is another one, with this build id.
     Other(Vec<u8>),
-    /// No function that ran is in its symbol table, so that nothing says where it was loaded.
+    /// No executed function is in its symbol table, so its load address is unknown.
     NoFunction,
 }
 

@@ -1,8 +1,8 @@
 //! Source lines and inlined functions of the addresses of a snapshot, from debug information on this machine.
 //!
 //! They are looked up when a report asks for them, since the files are large and a profile stays small without them; a
-//! build id says whether a file is the one that ran, on whatever machine. addr2line and gimli do it, because they take
-//! sections that we read ourselves: files of strangers are opened by our own rules.
+//! build id identifies the executed file on any machine. addr2line and gimli do it, because they take sections that we
+//! read ourselves: files of strangers are opened by our own rules.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -39,8 +39,8 @@ struct ModuleLines {
 
 /// How far the addresses of a snapshot are from those of the debug file, modulo 2^64.
 ///
-/// User code has the addresses of its file. Kernel text is known only where it ran; its functions have names, and one
-/// whose name represents a single address says how far its section was moved.
+/// User code has the addresses of its file. Kernel text is known only where it was executed; its functions have names,
+/// and one whose name represents a single address says how far its section was moved.
 #[derive(Debug, Default)]
 struct Moved {
     /// By start of the function; sorted.
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_functions_tell_how_far_their_sections_were_moved() {
+    fn kernel_functions_give_the_offset_of_their_sections() {
         let symbols = vec![
             symbol(0x1100, "a"),
             symbol(0x1200, "same"),

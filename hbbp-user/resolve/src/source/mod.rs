@@ -16,8 +16,8 @@ use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{Linked, Module, SourceFrames};
 use section::{Budget, TooLarge};
 
-/// Reads the inlined functions, lines and discriminators at locations in the file of a module, from the debug information that
-/// is found on this machine. `release` is that of the kernel that ran.
+/// Reads the inlined functions, lines and discriminators at locations in the file of a module, from the debug
+/// information that is found on this machine. `release` is that of the running kernel.
 pub fn read_source_frames(
     module: &Module,
     release: &str,

@@ -220,7 +220,7 @@ mod tests {
     fn files_of_others_have_a_small_budget_and_all_together_one() {
         let budget = Budget { left: 10 << 30 };
         assert_eq!(budget.of(&written(b"")), budget);
-        // Nobody has the greatest number.
+        // The greatest number is unused.
         assert_eq!(budget.of_owner(Some(u32::MAX)).left, MAX_OF_OTHERS);
         assert_eq!(budget.of_owner(None).left, MAX_OF_OTHERS);
         let mut all = Budget { left: 100 };

@@ -21,7 +21,7 @@ impl ModuleText {
         bytes.get(usize::try_from(at.since(extent.start)?).ok()?..)
     }
 
-    /// Adds a range of another text, which starts at `start`, and its function; other bytes stand there.
+    /// Adds a range of another text, which starts at `start`, and its function; it has other bytes.
     pub(crate) fn copy(&mut self, of: &Self, start: ImageAddr, bytes: Vec<u8>) {
         let Some((extent, _)) = of.range_at(start) else {
             return;

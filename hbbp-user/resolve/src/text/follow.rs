@@ -126,7 +126,7 @@ impl ModuleText {
         touched.map(|(start, _)| start)
     }
 
-    /// Applies a patch. Returns the number of ranges in which other bytes stood before it than was known.
+    /// Applies a patch. Returns the number of ranges whose bytes before it differ from the known ones.
     fn patch(&mut self, poke: &Poke, since: u32) -> u64 {
         let end = poke.start.0.saturating_add(poke.new.len() as u64);
         let touched = self.ranges.before_mut(end);
@@ -180,7 +180,7 @@ impl ModuleText {
         }
     }
 
-    /// Says that a stream ran from the range before into the one that starts at `at`.
+    /// Marks the range that starts at `at` as entered by fall-through.
     pub(crate) fn set_entered(&mut self, at: ImageAddr) {
         self.entered.insert(at.0);
     }
@@ -199,7 +199,7 @@ impl ModuleText {
         n_settled
     }
 
-    /// Forgets what stood in each range before the last change.
+    /// Forgets the bytes of each range before the last change.
     pub(crate) fn forget_versions(&mut self) {
         for (_, range) in self.ranges.iter_mut() {
             range.grow(&mut self.n_bytes, TextVersions::keep_last);

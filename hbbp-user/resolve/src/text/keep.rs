@@ -1,4 +1,5 @@
-//! Text of files that stays from one interval to the next: most of what runs in one second ran in the second before.
+//! Text of files that stays from one interval to the next: most text of one second was executed in the second before
+//! too.
 
 use std::mem;
 
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_whole() {
+    fn stored_text_is_bounded_and_whole() {
         let mut text = ModuleText::default();
         cover(&mut text, 0x1210, (0x1200, 0x80));
         cover(&mut text, 0x2000, (0x2000, 0x40));

@@ -1,4 +1,4 @@
-//! Which text ranges of a module go into the snapshot, and what stood there at which time.
+//! Which text ranges of a module go into the snapshot, and their bytes at each time.
 //!
 //! An address that was hit calls for its whole function, because blocks are found by decoding from a known start; where
 //! no function is known, or a giant one, a window around the address has to do.

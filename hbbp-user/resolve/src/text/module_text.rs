@@ -1,4 +1,4 @@
-//! The text ranges of one module: where they lie, why they are there, and what stood in them.
+//! The text ranges of one module: where they lie, why they are there, and their bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::Symbol;
 
 /// A function longer than this is taken in windows: a compiler with giant functions left 26 MB of text in ten seconds
-/// when whole functions of up to 128 KiB were taken, most of which never ran.
+/// when whole functions of up to 128 KiB were taken, most of which was never executed.
 const MAX_FUNCTION: u64 = 16 << 10;
 /// How much is taken on either side of an address without a function, or in a giant one: decoding falls into step
 /// with the instructions after a few of them, and few basic blocks are longer than 100.
@@ -35,7 +35,7 @@ pub(crate) struct ModuleText {
 #[derive(Debug)]
 pub(super) struct TextRange {
     pub(super) len: u64,
-    /// What stood there, and since which interval; none where it could not be read.
+    /// Its bytes, and the interval since which it has them; none where it could not be read.
     pub(super) versions: TextVersions,
     pub(super) why: Why,
     pub(super) end: End,

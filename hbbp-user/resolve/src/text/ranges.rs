@@ -135,7 +135,7 @@ impl<T> RangeTable<T> {
         (found == start).then_some(value)
     }
 
-    /// Adds one, in the place of another with its start.
+    /// Adds one, replacing another with its start.
     pub(crate) fn insert(&mut self, start: u64, value: T) {
         if self.pieces.is_empty() {
             self.pieces.push(Piece::new());

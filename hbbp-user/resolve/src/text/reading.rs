@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hbbp_model::addr::ImageAddr;
 
-/// A page. Ranges that lie farther apart are not read at once.
+/// A page. Ranges at a larger distance are not read at once.
 const PAGE: u64 = 4096;
 /// The longest reading.
 const READING: u64 = 64 << 10;

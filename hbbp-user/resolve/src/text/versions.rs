@@ -1,4 +1,4 @@
-//! The versions of one text range: which bytes stood there, and since which interval.
+//! The versions of one text range: its bytes, and the first interval of each.
 //!
 //! A version comes from a reading of the text, or from a record that notifies of a patch, with its time and the bytes
 //! before and after it (PERF_RECORD_TEXT_POKE). Where both are there, they check each other:
@@ -67,7 +67,7 @@ pub(crate) enum Compared {
 /// No reading is so late.
 const UNDATED: u64 = u64::MAX;
 
-/// What stood in a text range.
+/// The bytes of a text range.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextVersions {
     /// First interval and bytes of each; all have one length.
@@ -210,8 +210,8 @@ impl TextVersions {
         }
     }
 
-    /// Compares with a reading at `time` from which patches after the interval `interval` were taken back.
-    /// Where the kernel notifies of its patches, a difference waits for the next reading: its record may be on the way.
+    /// Compares with a reading at `time` from which patches after the interval `interval` were taken back. Where the
+    /// kernel notifies of its patches, a difference waits for the next reading: its record may arrive later.
     pub(crate) fn compare(&mut self, live: Vec<u8>, time: u64, interval: u32, records: Records) -> Compared {
         let same = self.list.last().is_none_or(|(_, bytes)| *bytes == live);
         if same
@@ -278,7 +278,7 @@ impl TextVersions {
         self.list.len() == other.list.len() && both.all(|((since, _), (other, _))| since == other)
     }
 
-    /// Appends what stood in the next range, which also was read; where only one of the two changed, both have a
+    /// Appends the bytes of the next range, which also was read; where only one of the two changed, both have a
     /// version.
     pub(crate) fn append(&mut self, next: &Self) {
         if self.same_times(next) {

@@ -1,7 +1,7 @@
 //! Cgroups of live processes in the unified hierarchy, from `/proc/PID/cgroup`.
 //!
-//! A process is read when its exec is notified and, if that was not possible, when its first sample is resolved. One that
-//! has exited by then has the cgroup of its parent: the kernel places a fork in the cgroup of the parent
+//! A process is read when its exec is notified and, if that was not possible, when its first sample is resolved. One
+//! that has exited by then has the cgroup of its parent: the kernel starts a fork in the cgroup of the parent
 //! (kernel/cgroup/cgroup.c, `cgroup_post_fork`), and only a service manager or container runtime moves it, before the
 //! exec. A later move is not followed.
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_held_once_and_bounded() {
+    fn paths_are_stored_once_and_bounded() {
         let mut cgroups = Cgroups::default();
         let long = "x".repeat(4096);
         let held: Vec<_> = (0..MAX_BYTES / 4096 + 1)

@@ -1,4 +1,4 @@
-//! What ran since the last drain, and what of its text was found to differ from its file.
+//! What was executed since the last drain, and what of its text was found to differ from its file.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::process_index::Remapped;
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::ProcessIdx;
 
-/// A text range of a file that a process image ran.
+/// An executed text range of a file, in a process image.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct RanText {
     pub(super) process: ProcessIdx,
@@ -18,7 +18,7 @@ pub(super) struct RanText {
     pub(super) at: ImageAddr,
 }
 
-/// What ran since the last drain, and what of it was found to differ.
+/// What was executed since the last drain, and what of it was found to differ.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     pub(super) ran: Vec<RanText>,
@@ -47,7 +47,7 @@ pub(super) struct Found {
 }
 
 impl Comparison {
-    /// Notes that a range ran.
+    /// Notes that a range was executed.
     pub(super) fn ran(&mut self, text: RanText) {
         self.ran.push(text);
     }

@@ -1,9 +1,8 @@
 //! Finding the files of a recording, which may have been made elsewhere and long ago.
 //!
-//! A file must be the one that ran: its build id is compared where the recording has one. Files are looked for among
-//! those that the user names, below the folder that the user names, in perf's cache of files by build id, and at
-//! their own path on this machine. A file of this machine that is another one is worth a word only where the recording
-//! was made here.
+//! A file must be the executed one: its build id is compared where the recording has one. Files are looked for among
+//! those that the user names, below the user's folder, in perf's cache of files by build id, and at their own path on
+//! this machine. A file of this machine that is another one is reported only where the recording was made here.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::record::FileIdentity;
 use hbbp_model::snapshot::{Loss, hex};
 
-/// Whether a file that is not the one that ran may be taken for it.
+/// Whether a file that is not the executed one may be used for it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mismatch {
     /// It is refused.
@@ -37,7 +36,7 @@ pub struct Places {
     pub cache: Option<PathBuf>,
     /// What to do about another build id.
     pub mismatch: Mismatch,
-    /// Whose files stand at the paths of the recording.
+    /// Whose files are at the paths of the recording.
     pub host: Host,
 }
 
@@ -79,7 +78,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct NotFound {
     pub(super) loss: Loss,
-    /// What to tell the user.
+    /// The note for the user.
     pub(super) note: Option<Advised>,
     /// The file that the user named for it, and that is another one.
     pub(super) named: Option<PathBuf>,
@@ -297,7 +296,7 @@ mod tests {
         assert_eq!(Host::named(""), Host::Other);
     }
 
-    /// Files are found by build id below a folder and at their place.
+    /// Files are found by build id below a folder and at their path.
     #[test]
     fn files_are_found_by_build_id_and_by_path() {
         let (path, own) = own_program();

@@ -1,17 +1,17 @@
-//! How many tables of functions are held: a table has an entry for each function of a file, of which there may be a million,
-//! and every build brings files that were never run before. Those that were asked for lately stay, whatever they take; of the
-//! others as many as have room. What was dropped is read again where it is hit next.
+//! How many tables of functions stay in memory: a table has an entry for each function of a file, of which there may be
+//! a million, and every build brings files that were never executed before. Recently used ones stay, whatever their
+//! size; the others stay within a budget. A dropped table is read again at its next hit.
 
 use super::image::{Content, Image};
 use super::image_set::ImageSet;
 
-/// Bytes of tables of functions that are held beside those that were asked for lately: the tables of a compiler of two hundred thousand
+/// Bytes of tables of functions in addition to those used recently: the tables of a compiler of two hundred thousand
 /// functions and of what it links take some 8 MiB.
 const MAX_NAMES: usize = 12 << 20;
 
 impl ImageSet {
-    /// Drops tables of functions that nobody asked for in the last drains, where all take more than [`MAX_NAMES`]. One that is
-    /// in use would be read again in the next drain.
+    /// Drops tables of functions that were unused in the last drains, where all take more than [`MAX_NAMES`]. One that
+    /// is in use would be read again in the next drain.
     pub(super) fn bound_names(&mut self) {
         let images = self.images.iter_mut().flatten();
         let mut held: Vec<(u32, usize, &mut Image)> = images

@@ -13,8 +13,8 @@ use hbbp_model::snapshot::budget::MAX_TEXT;
 use hbbp_model::snapshot::{Loss, Losses};
 
 impl ImageSet {
-    /// Bounds the text that is held while a run goes on: [`MAX_TEXT`] bytes of files, and as many of what was written at run
-    /// time. Of that, ranges that changed make room first; then no more is taken.
+    /// Bounds the text in memory during a run: [`MAX_TEXT`] bytes of files, and the same of text written at run time.
+    /// Of the latter, changed ranges are evicted first; then new text is refused.
     pub(super) fn bound_text(&mut self, losses: &mut Losses) {
         if MAX_TEXT < self.held_text(true) {
             let images = self.images.iter_mut().flatten();
@@ -44,8 +44,8 @@ impl Image {
         is_full
     }
 
-    /// Takes out the text that was hit, as if nothing of it had been hit from then on. Of a file that nobody writes to, text
-    /// stays to be hit again, as long as it takes no more than `left` bytes, which is lowered by as much.
+    /// Takes out the text that was hit. Text of a file without writers stays for later hits, as long as it takes no
+    /// more than `left` bytes, which is lowered by its size.
     pub(super) fn take_text(&mut self, left: &mut usize) -> ModuleText {
         (self.counted, self.left_out, self.unnamed) = (false, false, false);
         if let Content::Elf(elf) = &mut self.content {

@@ -39,7 +39,7 @@ pub(super) enum Shows {
     /// It was not compared yet.
     #[default]
     Unknown,
-    /// It does, where nobody wrote to the pages.
+    /// It does, where its pages were not written to.
     File,
     /// It shows something else, so that the text of the file is compared wherever it runs.
     Else,

@@ -45,7 +45,7 @@ pub(super) struct PatchedRange {
     pub(super) end: Va,
     pub(super) image: ImageIdx,
     pub(super) image_start: ImageAddr,
-    /// Whether it was patched when it ran for the first time.
+    /// Whether it was patched at its first execution.
     pub(super) always: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Looking up what a task ran at an address: its mapping and the text around it, which is read where it is not there yet.
+//! Looking up the address of a task: its mapping and the text around it, which is read if needed.
 //!
 //! Lookups are the same for live runs and recordings; [`Origin`] says where the bytes come from.
 
@@ -15,7 +15,7 @@ use hbbp_model::snapshot::{Losses, ProcessIdx};
 /// What a hit led to.
 #[derive(Clone, Debug)]
 pub(crate) struct Hit {
-    /// The process image that ran.
+    /// The running process image.
     pub process: ProcessIdx,
     /// The first address after the text that is there, and the validity of all this until the next
     /// [change](UserSpace::n_changes); `None` without text.
@@ -212,8 +212,8 @@ impl UserSpace {
         })
     }
 
-    /// The text that a process of a recording ran at `time`, from `at` to the end of what was read around it, and the size in bits
-    /// to decode it with.
+    /// The text of a process of a recording at `time`, from `at` to the end of what was read around it. The size in
+    /// bits is for its decoder.
     pub(crate) fn recorded_text(
         &mut self,
         tgid: u32,

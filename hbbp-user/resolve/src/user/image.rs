@@ -29,8 +29,8 @@ pub struct Image {
     pub counted: bool,
     /// Whether it was counted that no more of its text is taken.
     pub left_out: bool,
-    /// Whether its text may change while it runs: a process that ran it maps it so that its own writes show, or somebody
-    /// wrote to the file once, which shows in all mappings of it.
+    /// Whether its text may change while it runs: a process maps it so that its own writes show, or the file was
+    /// written to, which shows in all mappings of it.
     pub shared: bool,
     /// When the file was last changed, as far as that was seen.
     seen: Option<Timestamp>,
@@ -85,7 +85,7 @@ pub(super) struct Names {
 pub struct Owner {
     /// Thread group id.
     pub tgid: u32,
-    /// The program that it ran.
+    /// The program of the image.
     pub generation: Generation,
     /// What is counted where the memory cannot be read: why it had to be.
     pub loss: Loss,
@@ -316,7 +316,7 @@ impl Image {
         self.text.is_unhit() && self.awaiting.is_empty()
     }
 
-    /// Whether its bytes were written while programs ran, and are no file's.
+    /// Whether its bytes were written by running programs, and belong to no file.
     pub(crate) const fn is_written(&self) -> bool {
         match self.content {
             Content::Memory(_) | Content::Flat(_) | Content::Patched => true,
@@ -356,7 +356,7 @@ impl Image {
 }
 
 impl ElfContent {
-    /// Whether nobody has written to it since this was last asked for; otherwise names are read anew.
+    /// Whether it was not written to since the last call; otherwise names are read anew.
     pub(super) fn is_unchanged(&mut self) -> bool {
         let changed = self.source.changed();
         let is_unchanged = changed == self.changed;

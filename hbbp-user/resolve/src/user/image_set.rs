@@ -25,7 +25,7 @@ use super::vdso::read_vdso;
 use crate::text::{Covered, ModuleText};
 use hbbp_elf::parser::Parser;
 
-/// Contents of one text range of a file: whoever patches all of its processes in the same way needs one.
+/// Contents of one text range of a file: processes that are patched alike share one.
 const MAX_PATCHED: usize = 256;
 
 /// Bytes of text of files that are kept from one interval to the next: a compiler runs through some 2 MiB in a second.
@@ -40,7 +40,7 @@ pub(crate) struct ImageIdx(pub u32);
 pub(crate) struct ImageSet {
     /// By index; `None` where one was closed.
     pub(super) images: Vec<Option<Box<Image>>>,
-    /// Places without an image that nothing refers to.
+    /// Free entries, without an image.
     free: Vec<ImageIdx>,
     /// The image of each file that was asked for, or why there is none.
     files: HashMap<FileIdx, Result<ImageIdx, Loss>>,
@@ -90,7 +90,7 @@ impl ImageSet {
         self.parser = parser.clone();
     }
 
-    /// Sets what tells that no more files are to be opened.
+    /// Sets the deadline after which no more files are to be opened.
     pub(crate) fn hasten_with(&mut self, haste: Haste) {
         self.opener.haste = haste;
     }

@@ -1,7 +1,7 @@
 //! Mappings that are known already: what /proc shows of processes that are in the index, and text that is mapped again.
 //!
-//! /proc and records describe one mapping in different ways: by inode or build id, in one part or several, and memory
-//! under other names.
+//! /proc and records describe one mapping differently: by inode or build id, in one part or several, and memory under
+//! other names.
 
 use std::collections::HashSet;
 use std::mem;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_text_at_its_place_is_mapped_again() {
+    fn only_the_same_text_at_its_address_is_mapped_again() {
         let mut index = ProcessIndex::default();
         index.scanned(&scanned(vec![map(0x10_0000, 0x3000, "/bin/sh")]), 0);
         let records = [

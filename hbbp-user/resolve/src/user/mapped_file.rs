@@ -30,8 +30,8 @@ pub(crate) fn plain_path(path: &str) -> &str {
     path.strip_suffix(DELETED).unwrap_or(path)
 }
 
-/// Opens the file that `mmap` maps; the file is the one that ran, or there is a reason why not.
-/// Where the process is gone, the roots of `relatives`, which see the same files as a rule, are tried as well.
+/// Opens the file that `mmap` maps; the file is the executed one, or there is a reason why not. Where the process is
+/// gone, the roots of `relatives`, which see the same files as a rule, are tried as well.
 pub(crate) fn open_mapped(mmap: &Mmap, relatives: &[u32]) -> Result<OpenedFile, Refusal> {
     if !matches!(mmap.identity, FileIdentity::Inode { .. }) {
         return Err(Refusal::Unidentified);

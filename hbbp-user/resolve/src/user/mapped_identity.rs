@@ -24,7 +24,8 @@ pub(super) enum Found {
     ByPath,
 }
 
-/// Whether an opened file with this `stat` is the one that a mapping shows. What states nothing is nobody's identity.
+/// Whether an opened file with this `stat` is the one that a mapping shows. A `stat` without these fields identifies no
+/// mapping.
 pub(super) fn is_mapped(file: &File, stat: &Stat, found: Found, identity: &FileIdentity) -> bool {
     let FileIdentity::Inode {
         major,
@@ -45,7 +46,7 @@ pub(super) fn is_mapped(file: &File, stat: &Stat, found: Found, identity: &FileI
     is_same && (generation == 0 || [0, generation].contains(&read_generation(file)))
 }
 
-/// The generation of an inode; 0 where its file system does not tell.
+/// The generation of an inode; 0 where its file system does not report it.
 fn read_generation(file: &File) -> u64 {
     /// `FS_IOC_GETVERSION` of include/uapi/linux/fs.h.
     const GET_VERSION: libc::Ioctl = 0x8008_7601_u32 as libc::Ioctl;
@@ -80,7 +81,7 @@ impl Page {
     const LEN: usize = 4096;
 
     fn map(file: RawFd) -> Option<Self> {
-        // SAFETY: a new mapping, which nobody reads.
+        // SAFETY: a new mapping, which no other code reads.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -138,7 +139,7 @@ mod tests {
         let stat = fs::fstat(&file).unwrap();
         let generation = read_generation(&file);
         if generation == 0 {
-            println!("skipped: this file system tells no generation");
+            println!("skipped: this file system reports no generation");
             return;
         }
         let FileIdentity::Inode {
@@ -162,7 +163,7 @@ mod tests {
 
     /// A file of memory has an anonymous device; its number is the one of another file there.
     #[test]
-    fn without_a_driver_a_number_alone_is_nobodys() {
+    fn number_without_a_driver_identifies_no_file() {
         let fd = fs::memfd_create("a", fs::MemfdFlags::CLOEXEC).unwrap();
         let file = File::from(fd);
         file.set_len(4096).unwrap();

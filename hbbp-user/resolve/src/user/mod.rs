@@ -1,10 +1,10 @@
-//! Ring 3: which program of which process ran, what was mapped into it, and the bytes of that.
+//! Ring 3: processes and their programs, their mappings, and the bytes of these.
 //!
 //! ```text
 //! proc_scan, records -> process_index (process_image)                             --+
 //! live: mapped_file, process_memory, map_file --+-> image -> image_set (by file)  --+-> space
 //! recorded: recorded_files (find_file)        --+                recorded_time    --+
-//! space -> tasks, thread_entries, read_again -> live (what follows a run) -> hits (what ran at an address)
+//! space -> tasks, thread_entries, read_again -> live (what follows a run) -> hits (the text at an address)
 //! ```
 //!
 //! Live runs and recordings differ in where bytes come from ([`space::Origin`]) and in nothing else.

@@ -1,7 +1,7 @@
 //! Which pages of a process were written to: those of a private mapping are the pages of its file until then.
 //!
 //! /proc/PID/pagemap has a word for each page (Documentation/admin-guide/mm/pagemap.rst). The page of a file keeps the
-//! mark of files, its copy after a write, or after a uprobe, has none, and a page that was never touched is not there.
+//! mark of files. Its copy after a write, or after a uprobe, has none, and a page that was never touched is absent.
 
 use std::fs::File;
 use std::ops::Range;

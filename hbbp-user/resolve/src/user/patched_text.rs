@@ -1,9 +1,9 @@
 //! Text of a process that differs from its file: the program patched it, or a debugger or a uprobe did.
 //!
-//! Pages of a private mapping are those of the file until somebody writes to them ([`super::page_map`]). So only pages that
-//! were written to are compared: the text ranges in them that ran since the last drain, once for each process image. Of each
-//! mapping that ran, one range is compared in any case: pages that nobody wrote to show another file where overlayfs has made a
-//! copy of it since, or where what was opened is not what is mapped.
+//! Pages of a private mapping are those of the file until they are written to ([`super::page_map`]). So only pages that
+//! were written to are compared: their text ranges with samples since the last drain, once for each process image. Of
+//! each mapping with samples, one range is compared in any case: unwritten pages show another file where overlayfs has
+//! copied it since, or where another file was opened than is mapped.
 //!
 //! A range that differs gets a mapping of its own, to an image with the bytes in memory. It begins when the program made its
 //! text executable again, or else at the start of the drain.
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A reading becomes a mapping with the next drain, unless a record says that the text changed before it was read, but
-//! after the drain: then the next comparison tells.
+//! after the drain: then the next comparison decides.
 
 use std::mem;
 use std::ops::Range;
@@ -62,8 +62,8 @@ impl UserSpace {
         splits(remapped)
     }
 
-    /// Compares the text of files that ran since the last drain with the memory of the processes that ran it.
-    /// To be called when all counts of the drain have been taken over, while the memory of processes can be read.
+    /// Compares executed text of files since the last drain with the memory of their processes. To be called after all
+    /// counts of the drain are added, while the memory of processes can be read.
     pub(super) fn compare_with_memory(&mut self, losses: &mut Losses) {
         let Origin::Live(live) = &mut self.origin else {
             return;
@@ -217,7 +217,7 @@ impl<'a> Compare<'a> {
         Some(bytes)
     }
 
-    /// Since when a range has the bytes that it has now, and whether it never ran with others.
+    /// The start of the time in which a range has its current bytes, and whether it was never executed with others.
     fn since(&self, ran: &RanText, hit: HitMapping, at: &Range<Va>) -> (u64, bool) {
         let of_range = self.remapped.iter().filter(|remapped| {
             Some(remapped.generation) == self.process.generation

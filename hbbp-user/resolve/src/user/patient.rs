@@ -1,7 +1,7 @@
 //! Work that may never end, such as opening a file on a network mount that does not answer.
 //!
-//! A helper thread does it. After a deadline the work is given up and the helper is left to itself: it ends when the
-//! kernel lets it go, and another one takes its place.
+//! A helper thread does it. After a deadline the work is given up, and the helper ends when the kernel returns; another
+//! one replaces it.
 
 use std::fmt;
 use std::sync::Arc;

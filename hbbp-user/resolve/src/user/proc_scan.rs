@@ -1,9 +1,8 @@
-//! What ran before the run started: one walk over /proc.
+//! Processes from before the run: one walk over /proc.
 //!
 //! Records describe only what happens from now on, so each live process is read once: name, number of threads,
-//! executable mappings.
-//! The text of `maps` is interpreted here and not by procfs, because that crate gives up a whole process over one
-//! path that is not UTF-8, and any user can make such a path.
+//! executable mappings. The text of `maps` is interpreted here and not by procfs, because that crate gives up a whole
+//! process over one path that is not UTF-8. Any user can make such a path.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -67,8 +66,8 @@ struct Maps {
     whole: bool,
 }
 
-/// Reads the executable mappings of /proc/PID/maps, up to a number at which any real process is read whole: a
-/// hostile one can have as many as `vm.max_map_count` with paths of 4 KiB. A line that is truncated is left out.
+/// Reads the executable mappings of /proc/PID/maps, up to a number that no real process reaches: a hostile one can have
+/// `vm.max_map_count` of them with paths of 4 KiB. A line that is truncated is left out.
 fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
     /// Bytes of all lines.
     const MOST_READ: u64 = 64 << 20;
@@ -150,7 +149,7 @@ pub(super) fn parse_line(pid: u32, line: &str) -> Option<Mmap> {
     })
 }
 
-/// How records name memory without a file; maps leaves the place empty.
+/// How records name memory without a file; maps leaves the name empty.
 pub(crate) const ANONYMOUS: &str = "//anon";
 
 #[cfg(test)]

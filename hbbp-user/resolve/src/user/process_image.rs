@@ -10,8 +10,8 @@ use super::mapping_table::{MappingTable, Visible};
 use hbbp_model::addr::Va;
 use hbbp_model::record::Mmap;
 
-/// With more visible mappings than this, some may have gone: the kernel does not report munmap. Then /proc tells which;
-/// the next time is when their number has doubled.
+/// With more visible mappings than this, some may have gone: the kernel does not report munmap. Then /proc is read, and
+/// again whenever their number has doubled.
 const CROWDED: usize = 8192;
 /// Visible mappings of a process that /proc does not show.
 const MAX_UNREAD: usize = 1 << 18;
@@ -126,8 +126,8 @@ impl ProcessImage {
         self.crowded = CROWDED.max(self.mappings.len().saturating_mul(2));
     }
 
-    /// Forgets the older half of its mappings where they are more than any process has, as nobody can tell which of them
-    /// are still there.
+    /// Forgets the older half of its mappings where they are more than any process has, as it is unknown which of them
+    /// still exist.
     pub(super) fn forget_older_half(&mut self) {
         if MAX_UNREAD <= self.mappings.len() {
             Arc::make_mut(&mut self.mappings).forget_older_half();

@@ -1,12 +1,11 @@
-//! Which program a process ran at a given time, and what was mapped into it: a pure index.
+//! The program of a process at a given time, and its mappings: a pure index.
 //!
-//! It is filled from a walk over /proc ([`super::proc_scan`]) and from timed records, in the order of time.
-//! A process is a list of generations: a fork starts one with the mappings of the parent, an exec starts one with
-//! none, and a process id that is used again starts another.
-//! The kernel counts by (tgid, self_exec_id), a number which neither /proc nor the records show, so a count finds its
-//! generation by the time of its first sample.
-//! Forked children share the mappings of their parent until one of them changes its own, and what has ended is
-//! dropped after each drain, so memory follows the number of live processes.
+//! It is filled from a walk over /proc ([`super::proc_scan`]) and from timed records, in the order of time. A process
+//! is a list of generations: a fork starts one with the mappings of the parent, an exec starts one with none, and a
+//! process id that is used again starts another. The kernel counts by (tgid, self_exec_id), a number which neither
+//! /proc nor the records show, so a count finds its generation by the time of its first sample. Forked children share
+//! the mappings of their parent until one of them changes its own. Ended images are dropped after each drain, so memory
+//! follows the number of live processes.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -53,7 +52,7 @@ impl ProcessIndex {
         self.files.get(idx)
     }
 
-    /// The image that process `tgid` ran at `time`; where the time lies before all that is known, the first one.
+    /// The image of process `tgid` at `time`; where the time precedes all that is known, the first one.
     pub(crate) fn image_at(&self, tgid: u32, time: u64) -> Option<&ProcessImage> {
         let images = self.processes.get(&tgid)?;
         let n_begun = images.partition_point(|image| image.from <= time);
@@ -83,7 +82,7 @@ impl ProcessIndex {
             .collect()
     }
 
-    /// The image that process `tgid` runs now, as far as the records tell; `None` where it has ended.
+    /// The image that process `tgid` runs now, as far as the records show; `None` where it has ended.
     pub(crate) fn live(&self, tgid: u32) -> Option<&ProcessImage> {
         self.processes
             .get(&tgid)?
@@ -91,7 +90,7 @@ impl ProcessIndex {
             .filter(|image| image.ended.is_none())
     }
 
-    /// Whether process `tgid` still runs the program that it ran, as far as the records tell.
+    /// Whether process `tgid` still runs the same program, as far as the records show.
     pub(crate) fn is_live(&self, tgid: u32, generation: Option<Generation>) -> bool {
         self.live(tgid)
             .is_some_and(|live| Some(live.generation) == generation)
@@ -104,7 +103,7 @@ impl ProcessIndex {
         later.map(|image| image.from).nth(1).unwrap_or(u64::MAX)
     }
 
-    /// Sets the cgroup that was read of process `tgid` while it ran the program of `time`.
+    /// Sets the cgroup that was read of process `tgid` while it had the program of `time`.
     pub(super) fn set_cgroup(&mut self, tgid: u32, time: u64, read: Membership) {
         if let Some(image) = self.image_at_mut(tgid, time) {
             image.cgroup = read;
@@ -157,7 +156,7 @@ impl ProcessIndex {
         }
     }
 
-    /// Forgets the images that ended, or gave way to another one, before `time`: all their samples have been read.
+    /// Forgets the images that ended, or were replaced by another one, before `time`: all their samples have been read.
     pub(crate) fn forget_before(&mut self, time: u64) {
         self.processes.retain(|_, images| {
             let n_over = images.iter().skip(1).take_while(|next| next.from < time).count();

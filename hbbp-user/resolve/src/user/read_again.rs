@@ -1,7 +1,7 @@
 //! Processes that are read again from /proc, because records of them were lost or left out.
 //!
-//! A flood of mappings by one process overwrites the records of others. So after a loss all processes are read again,
-//! and those that make very many mappings are read instead of their records, all of it within a share of the time.
+//! A flood of mappings by one process overwrites the records of others. So after a loss all processes are read again.
+//! Those with very many mappings are read instead of their records. All of it has a share of the time.
 
 use std::collections::HashSet;
 use std::time::Instant;

@@ -39,12 +39,12 @@ pub struct RecordedFiles {
     missing: Vec<String>,
     lacks_program: bool,
     notes: Vec<Advised>,
-    /// Files that the user named and that are others than those that ran, with the reasons.
+    /// Files that the user named and that are not the executed ones, with the reasons.
     refused: Vec<(PathBuf, Advised)>,
 }
 
 impl RecordedFiles {
-    /// Files that may be at these places. `build_ids` are those that the recording lists, by path; addresses without a
+    /// Files that may be at these paths. `build_ids` are those that the recording lists, by path; addresses without a
     /// mapping belong to the `named` files.
     pub fn new(places: Places, build_ids: HashMap<String, Vec<u8>>, named: Vec<NamedFile>) -> Self {
         Self {
@@ -88,8 +88,8 @@ impl RecordedFiles {
         }
     }
 
-    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where nobody named the
-    /// program.
+    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where the program was
+    /// not named.
     pub(super) fn named_at(&mut self, at: Va) -> Option<(NamedFile, MappedFile)> {
         let holds = |file: &&NamedFile| at.since(file.base).is_some_and(|offset| offset < file.len);
         let named = self.named.iter().find(holds)?.clone();
@@ -107,8 +107,8 @@ impl RecordedFiles {
         Some((named, MappedFile { path, identity }))
     }
 
-    /// Why the recording cannot be used: the first file that the user named is another than the one that ran, and serves
-    /// for nothing else, or nobody named the program and no other file was found.
+    /// Why the recording cannot be used: the first file that the user named is not the executed one, and matches no
+    /// other, or the program was not named and no other file was found.
     pub(crate) fn refused(&self) -> Option<Advised> {
         let refused = self.refused.iter().find(|(path, _)| !self.found.contains(path));
         let lacks_program = (self.lacks_program && self.found.is_empty()).then(lacks_program);

@@ -1,7 +1,7 @@
 //! Whose a sample of a recording is, and when the addresses of a recording get another meaning.
 //!
-//! Counts carry no times, so all of an interval are read with the mappings of its end. Where a mapping takes the place
-//! of another file, as when a program unloads a library and loads another, the recording is split into intervals.
+//! Counts carry no times, so all of an interval are read with the mappings of its end. Where a mapping replaces another
+//! file, as when a program unloads a library and loads another, the recording is split into intervals.
 
 use super::mapping::ImageMapping;
 use super::process_index::ProcessIndex;
@@ -21,7 +21,7 @@ pub(crate) struct RecordedTime {
 }
 
 impl RecordedTime {
-    /// Fills an index with the records, which must stand in the order of time.
+    /// Fills an index with the records, which must be in the order of time.
     pub(crate) fn new(records: &[Timed], index: &mut ProcessIndex) -> Self {
         let mut time = Self::default();
         for timed in records {

@@ -57,7 +57,7 @@ const MAPPING_SLOTS: usize = 256;
 /// Most mappings of programs and libraries are longer than this number of bytes, as a power of two.
 const MAPPING_NEAR: u32 = 18;
 
-/// A mapping as a task ran it.
+/// A mapping as a task used it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RanMapping {
     pub(super) process: ProcessIdx,
@@ -93,12 +93,12 @@ impl UserSpace {
         space
     }
 
-    /// Sets what tells that no more files are to be opened.
+    /// Sets the deadline after which no more files are to be opened.
     pub(crate) fn hasten_with(&mut self, haste: Haste) {
         self.images.hasten_with(haste);
     }
 
-    /// Of a recording with these records, which must stand in the order of time.
+    /// Of a recording with these records, which must be in the order of time.
     pub(crate) fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
         let mut index = ProcessIndex::default();
         let time = RecordedTime::new(records, &mut index);
@@ -131,7 +131,7 @@ impl UserSpace {
         self.images.version_starts()
     }
 
-    /// Times at which a mapping that was hit took the place of another one.
+    /// Times at which a mapping that was hit replaced another one.
     pub(crate) fn replaced_mappings(&self) -> impl Iterator<Item = u64> {
         self.processes.iter().zip(1..).flat_map(|(process, idx)| {
             let mappings = self.hit_mappings.of(ProcessIdx(idx));

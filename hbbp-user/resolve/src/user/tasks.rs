@@ -1,4 +1,4 @@
-//! Which process image a task ran at a time: what counts of user code belong to, with its name and its cgroup.
+//! The process image of a task at a time, which counts of user code belong to, with its name and its cgroup.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::raw::TaskKey;
 use hbbp_model::snapshot::{Loss, Losses, ProcessIdx};
 
 impl UserSpace {
-    /// The process image that `task` ran at `time`, for counts whose address is outside its own text.
+    /// The process image of `task` at `time`, for counts whose address is outside its own text.
     pub(crate) fn process_at(&mut self, task: TaskKey, time: u64, losses: &mut Losses) -> ProcessIdx {
         let image = self.index.image_at(task.tgid, time);
         // Most counts of the kernel are of a process image that is known, under its name: that one is not copied.
@@ -89,8 +89,8 @@ impl UserSpace {
         TaskKey { tgid, exec_id }
     }
 
-    /// The tasks of all process images, each with the last time up to `time` at which it ran: counts of a recording carry
-    /// no times.
+    /// The tasks of all process images, each with the last time up to `time` at which it was running: counts of a
+    /// recording carry no times.
     pub(crate) fn tasks(&self, time: u64) -> Vec<(TaskKey, u64)> {
         let last_time = |process: &HitProcess| {
             let of = process

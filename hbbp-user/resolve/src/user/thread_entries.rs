@@ -1,4 +1,5 @@
-//! Threads that are counted separately: each is an entry beside that of its process image, which has the mappings.
+//! Threads that are counted separately: each is an entry in addition to that of its process image, which has the
+//! mappings.
 //!
 //! The name is that of the last notification, or that which /proc shows when the first sample of the thread is resolved, or
 //! that of the process: a thread begins with the name of the one that created it.
@@ -18,8 +19,8 @@ impl UserSpace {
         self.threads.counts = threads;
     }
 
-    /// The entry of a thread of a process image; that of the image itself for thread id 0, and where threads are not kept
-    /// apart.
+    /// The entry of a thread of a process image; that of the image itself for thread id 0, and where threads are not
+    /// kept separate.
     #[inline]
     pub(crate) fn thread(&mut self, process: ProcessIdx, tid: u32) -> ProcessIdx {
         if tid == 0 || self.threads.counts == ThreadCounts::Together || process == ProcessIdx::KERNEL {
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_entries_beside_their_process() {
+    fn threads_are_entries_next_to_their_process() {
         let (mut space, image) = space();
         let entries = [7, 8, 9, 8, 7].map(|tid| space.thread(image, tid));
         assert_eq!(entries.map(|entry| entry.0), [2, 3, 4, 3, 2]);

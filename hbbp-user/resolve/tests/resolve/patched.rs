@@ -179,7 +179,7 @@ fn mapped(path: &Path, start: u64, identity: FileIdentity) -> Mmap {
     }
 }
 
-/// What tells a file of this machine apart.
+/// What distinguishes a file of this machine.
 fn identity(path: &Path) -> FileIdentity {
     let stat = rustix::fs::stat(path).expect("it is there");
     FileIdentity::Inode {
@@ -293,7 +293,7 @@ fn a_mount_that_does_not_answer_stops_nothing() {
     let hung = ["a.so", "b.so"].map(|name| mount.folder.join(name));
     let mut resolver = Resolver::new(no_kernel(), &[]);
     let starts = [0x40_0000, 0x50_0000, 0x60_0000];
-    // Nobody can ask for it.
+    // It cannot be asked for.
     let unknown = |inode| FileIdentity::Inode {
         major: 0,
         minor: u32::MAX,

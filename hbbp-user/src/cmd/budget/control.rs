@@ -122,7 +122,7 @@ impl Control {
     pub(crate) fn is_urgent(&mut self, now: u64, spent: Spent) -> bool {
         let (last, before) = self.seen;
         self.note(now, spent);
-        // What is left beside user space, and a part that it cannot take away.
+        // What user space leaves, and a part that it cannot use.
         let least = SAMPLES * AIM * self.budget;
         let planned = (self.aim(now) - self.user).max(least) * now.saturating_sub(last) as f64;
         self.excess.2 += since(spent.sampling, before.sampling) - planned;

@@ -117,7 +117,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Tells a run what its samples cost since the last one; returns what was spent in all.
+    /// Reports to a run what its samples cost since the last call; returns the total cost.
     pub(super) fn account(&mut self, collector: &Collector, run: &mut Run) -> Spent {
         let runs = collector.runs();
         let (time, programs) = sampling_time(&self.runs, &runs);

@@ -21,8 +21,8 @@ pub(super) enum Pause {
     End,
 }
 
-/// Delivers interval after interval, until one collection ends without an error, or nobody takes them any more: then the daemon
-/// is to end.
+/// Delivers interval after interval, until one collection ends without an error, or their receiver is gone: then the
+/// daemon is to end.
 pub(super) fn collect<I>(
     first: I,
     open: impl Fn() -> anyhow::Result<I>,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn collection_ends_when_nobody_takes_its_intervals() {
+    fn collection_ends_when_its_receiver_is_gone() {
         let counters = Counters::default();
         let open = || -> anyhow::Result<Planned> { panic!("opened again") };
         let pause = |_| panic!("paused");

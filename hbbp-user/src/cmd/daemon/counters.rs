@@ -60,7 +60,7 @@ counters! {
         Some(["time", "times", "segments could not be merged; they stay as they are"]),
         "Times that segments could not be merged";
     SegmentsLarge, "segments_large", None,
-        "Segments that stay apart, as merging them with the next one would need too much memory";
+        "Segments that are not merged, as merging them with the next one would need too much memory";
     SegmentsExpired, "segments_expired", None,
         "Segments removed because of their age or size";
     SegmentsUnreadable, "segments_unreadable",
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_and_several_are_told_apart() {
+    fn singular_and_plural_differ() {
         let counters = Counters::default();
         counters.add(Counter::IntervalsRefused, 1);
         counters.add(Counter::Restarts, 2);

@@ -11,7 +11,8 @@
 //! What it may do is limited before the other threads are started (`privileges`). Files of other users are parsed by a
 //! process without rights (`worker`).
 //!
-//! Nothing that goes wrong while it runs ends it: it is counted (`counters`), told once on standard error, and tried again.
+//! Nothing that goes wrong while it runs ends it: it is counted (`counters`), reported once on standard error, and
+//! tried again.
 
 mod collection;
 pub mod counters;
@@ -177,7 +178,7 @@ impl Beside<'_> {
             };
             collecting(&mut |snapshot| delivery.deliver(snapshot));
             drop(delivery);
-            // The server holds a way to the thread of the segments, which ends when nobody does.
+            // The server holds a sender to the segment thread, which ends when no sender is left.
             end.notify_one();
             let served = serving.map(|it| ended(it, "metrics"));
             let kept = ended(keeping, "segments");

@@ -31,7 +31,7 @@ pub(super) struct Served {
     pub(super) profiles: Profiles,
 }
 
-/// The way to profiles.
+/// The sender of requests for profiles.
 #[derive(Debug)]
 pub(super) struct Profiles {
     /// The thread of the segments; `None` where others than the owner could ask.
@@ -80,7 +80,7 @@ impl Served {
 }
 
 impl Profiles {
-    /// Profiles by way of `work`, if any are to be served.
+    /// Profiles through `work`, if any are to be served.
     pub(super) const fn new(work: Option<SyncSender<Work>>, counters: Arc<Counters>) -> Self {
         Self {
             work,

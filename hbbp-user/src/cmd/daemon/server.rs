@@ -1,9 +1,9 @@
 //! Serves metrics and profiles over HTTP, on a loopback address or a Unix socket.
 //!
 //! Whoever asks may ask badly: a request has a bounded size and number of headers, a connection a bounded time and one
-//! request, and there is a bounded number of connections at once. One more closes the oldest, so that connections that are held open
-//! keep nobody out. Profiles hold names and paths of other users: they are served at a Unix socket alone, which only its owner can
-//! use (`served`).
+//! request, and there is a bounded number of connections at once. One more closes the oldest, so that idle connections
+//! cannot block others. Profiles hold names and paths of other users: they are served at a Unix socket alone, which
+//! only its owner can use (`served`).
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -112,7 +112,7 @@ impl Server {
         }
     }
 
-    /// Serves until it is told to end.
+    /// Serves until it is asked to stop.
     pub(super) fn serve(
         self,
         served: &Arc<Served>,
@@ -163,7 +163,7 @@ struct Connections<'a> {
 }
 
 impl Connections<'_> {
-    /// Starts to answer a connection, in the place of the oldest one where there are too many.
+    /// Starts to answer a connection; where there are too many, it replaces the oldest one.
     async fn answer<S, A>(&mut self, accepted: io::Result<(S, A)>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -4,6 +4,6 @@ use std::io::Write as _;
 
 /// Says what happened, on standard error, for the log of the service manager.
 pub(super) fn tell(what: &str) {
-    // Nobody may be listening any more.
+    // The receiver may be gone.
     let _ = writeln!(std::io::stderr(), "hbbp-sys: {what}");
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::counters::{Counter, Counters};
 use hbbp_model::snapshot::Snapshot;
 
-/// Intervals that wait while the thread of the segments is busy, and beside them a profile that is asked for.
+/// Intervals that wait while the thread of the segments is busy, and a profile that was requested.
 pub(super) const WAITING: usize = 2 + 1;
 
 /// What the thread of the segments does.
@@ -39,7 +39,7 @@ pub(super) struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Hands over an interval. Ends the collection where the thread has ended: what is measured then is kept by nobody.
+    /// Hands over an interval. Ends the collection where the thread has ended: its measurements would be lost.
     pub(super) fn deliver(&mut self, mut snapshot: Snapshot) -> ControlFlow<()> {
         if self.lost != Duration::ZERO {
             let note = format!(
@@ -68,8 +68,9 @@ mod tests {
 
     use super::*;
 
+    /// Lost intervals are reported in the next one, and the end of the keeper ends the thread.
     #[test]
-    fn lost_intervals_are_told_in_the_next_one_and_the_end_of_the_keeper_ends_it() {
+    fn lost_intervals_are_reported_in_the_next_one() {
         let counters = Counters::default();
         let (work, received) = sync_channel(1);
         let mut delivery = Delivery {

@@ -33,8 +33,9 @@ impl ImageFormat {
         }
     }
 
-    /// What its counts are. Stacks are as many as were recorded. BOLT takes executions, as its own instrumentation counts
-    /// them: of numbers as small as those of samples, rounding drops the few branches that connect a function.
+    /// What its counts are. The number of stacks is that of the recording. BOLT takes executions, as its own
+    /// instrumentation counts them: of numbers as small as those of samples, rounding drops the few branches that
+    /// connect a function.
     pub(super) const fn scale(self) -> Scale {
         match self {
             Self::PerfScript => Scale::Recorded,
@@ -54,7 +55,7 @@ impl ImageFormat {
 
     /// `NAME-BUILDID.EXTENSION`, of the characters that file names are safe with; the number means an unknown build id.
     pub(super) fn file_name(self, image: &RanImage, n: usize) -> String {
-        /// Digits of the build id, as many as tell two of one name apart.
+        /// Digits of the build id: enough to distinguish two of one name.
         const DIGITS: usize = 8;
 
         let last = image.name().rsplit('/').next().unwrap_or_default();

@@ -133,7 +133,7 @@ impl Images<'_> {
         runs.flat_map(|((run, flow), modules)| modules.iter().map(move |module| (run, flow, *module)))
     }
 
-    /// The images that ran, the one with the most executions first.
+    /// The executed images, the one with the most executions first.
     fn all(&self) -> Vec<RanImage> {
         let images = self.images.iter().filter(|image| has_file(image.kind));
         let mut all: Vec<(&RanImage, f64)> = images
@@ -213,7 +213,7 @@ impl Images<'_> {
         )
     }
 
-    /// The image in each run that it ran in.
+    /// The image in each run that executed it.
     fn runs(&self, image: &RanImage) -> anyhow::Result<Vec<ImageRun<'_>>> {
         let mut runs = Vec::new();
         for (counted, flow, idx) in self.modules(image) {

@@ -98,8 +98,8 @@ fn write(
     })
 }
 
-/// Where the instructions that ran stand in the source, read image by image: debug information of all together may be larger
-/// than memory.
+/// Source locations of executed instructions, read image by image: debug information of all together may be larger than
+/// memory.
 fn source_locations(counted: &Counted<'_>, only: Only<'_>, named: &[PathBuf]) -> SourceLocations {
     let mut by_module: BTreeMap<ModuleIdx, BTreeSet<ImageAddr>> = BTreeMap::new();
     for executed in counted.executed_in(only) {

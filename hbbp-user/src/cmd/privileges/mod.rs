@@ -1,9 +1,9 @@
 //! What the daemon keeps of the rights that it was started with.
 //!
-//! Before any other thread runs, it opens what the kernel shows only to those with more capabilities, drops the others
-//! for good ([`limit`]), and forbids system calls that it never makes (`syscalls`). All that is opened later, also again
-//! after an error, is opened with what is left, so a daemon that could start can start collection again. Capabilities
-//! belong to threads: those that need none drop theirs ([`limit_thread`]).
+//! Before any other thread runs, it opens what the kernel shows only to those with more capabilities. Then it drops the
+//! others for good ([`limit`]), and forbids system calls that it never makes (`syscalls`). All that is opened later,
+//! also again after an error, is opened with what is left, so a daemon that could start can start collection again.
+//! Capabilities belong to threads: those that need none drop theirs ([`limit_thread`]).
 
 mod syscalls;
 
@@ -45,9 +45,9 @@ const KEPT: [Reason; 4] = [
     ),
 ];
 
-/// What stays in place of CAP_PERFMON and CAP_BPF, which it includes, where the kernel opens no events with these: that of
-/// Debian, while `kernel.perf_event_paranoid` is above 2 (Debian's patch "security,perf: Allow further restriction of
-/// perf_event_open").
+/// What stays instead of CAP_PERFMON and CAP_BPF, which it includes, where the kernel opens no events with these: that
+/// of Debian, while `kernel.perf_event_paranoid` is above 2 (Debian's patch "security,perf: Allow further restriction
+/// of perf_event_open").
 const ADMIN: Reason = (
     CapabilitySet::SYS_ADMIN,
     "CAP_SYS_ADMIN",

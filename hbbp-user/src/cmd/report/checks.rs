@@ -29,7 +29,7 @@ pub(super) fn check_tables(
         .try_for_each(|mix| check_filters(&options.query.filters, mix, profile))
 }
 
-/// Refuses the page of a module of which nothing ran.
+/// Refuses the page of a module of which nothing was executed.
 fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
     /// Modules that the message names.
     const SHOWN: usize = 12;
@@ -83,10 +83,7 @@ fn check_time(query: &Query, mix: &Mix) -> anyhow::Result<()> {
             Advice::RecordExecutions,
         )
     } else {
-        Advised::new(
-            format!("{names}: no time was sampled beside executions"),
-            Advice::RecordTime,
-        )
+        Advised::new(format!("{names}: no time was sampled"), Advice::RecordTime)
     };
     Err(WrongUse(error.in_words(words)).into())
 }

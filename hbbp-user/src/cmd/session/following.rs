@@ -1,5 +1,5 @@
-//! What a running measurement follows beside its counts: records of processes and of kernel text, memory with code, and what
-//! all of it costs.
+//! What a running measurement follows in addition to its counts: records of processes and of kernel text, memory with
+//! code, and what all of it costs.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ pub(crate) const DRAIN_EVERY: Duration = Duration::from_secs(2);
 /// The same where slices are distinguished, whose counts fill the maps sooner.
 const DRAIN_SLICES_EVERY: Duration = Duration::from_millis(500);
 
-/// Memory that the counts of a recording may take beside those of its slices: an hour has many drains.
+/// Memory that the counts of a recording may take in addition to those of its slices: an hour has many drains.
 const COUNTS_BESIDE_SLICES: usize = 32 << 20;
 
 /// Time between two reads of the sideband. The files of a process can be opened only while it lives.
@@ -185,7 +185,7 @@ impl Session {
         })
     }
 
-    /// Sets what tells that the rest is to be done soon.
+    /// Sets what notifies that the remainder is to be done soon.
     pub(crate) fn hasten_with(&mut self, haste: Haste) {
         self.resolver.hasten_with(haste);
     }

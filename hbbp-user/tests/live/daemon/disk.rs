@@ -85,8 +85,9 @@ fn disk_that_is_full_or_read_only_loses_no_interval() {
     assert!(!warnings(&whole).contains("not measured"), "{}", warnings(&whole));
 }
 
+/// The last intervals are saved elsewhere where the disk stays read-only.
 #[test]
-fn last_intervals_are_saved_elsewhere_where_the_disk_stays_read_only() {
+fn last_intervals_are_saved_elsewhere_on_a_read_only_disk() {
     let Some(_kernel) = kernel() else { return };
     let Some(disk) = Disk::mount() else { return };
     let daemon = Daemon::start(&disk.0.path().join("segments"));

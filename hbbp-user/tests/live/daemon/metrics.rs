@@ -55,7 +55,7 @@ fn samples(text: &str) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// The first segments, as many as a scrape has counted.
+/// The first segments, of the number that a scrape has counted.
 fn counted(folder: &Path, measured: f64) -> Vec<(String, Snapshot)> {
     let mut counted = Vec::new();
     let mut seconds = 0.0;
@@ -260,7 +260,7 @@ fn bad_requests_are_closed_and_others_are_answered() {
     assert!(!status(&long).contains("200"));
     let many: String = (0..1000).map(|n| format!("X-{n}: x\r\n")).collect();
     assert!(!status(format!("GET /metrics HTTP/1.1\r\n{many}\r\n").as_bytes()).contains("200"));
-    // Those that say nothing, or never end what they ask for, keep nobody out.
+    // Connections that say nothing, or never finish a request, cannot block others.
     let mut held: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     for slow in held.iter_mut().step_by(2) {
         // It may have been closed for another one.
@@ -292,7 +292,7 @@ fn held(pid: u32) -> (u64, usize) {
 }
 
 #[test]
-fn scrapes_leave_nothing_behind() {
+fn scrapes_leave_no_memory() {
     let Some(_kernel) = kernel() else { return };
     let scrapes = std::env::var("HBBP_SCRAPES").map_or(SCRAPES, |n| n.parse().unwrap());
     let made = tempfile::tempdir().unwrap();
@@ -330,7 +330,7 @@ fn scrapes_leave_nothing_behind() {
 fn scraped_daemon_grows_like_one_that_is_not() {
     let Some(_kernel) = kernel() else { return };
     let scrapes = std::env::var("HBBP_SCRAPES").map_or(SCRAPES, |n| n.parse().unwrap());
-    // What the whole system does decides what both hold: the text that ran, and the processes.
+    // What the whole system does decides what both hold: the executed text, and the processes.
     let _load = Load::syscalls();
     let made = tempfile::tempdir().unwrap();
     let daemons = ["scraped", "other"].map(|name| {

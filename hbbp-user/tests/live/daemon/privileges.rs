@@ -162,8 +162,9 @@ fn five_capabilities_are_enough_to_start() {
     assert!(counted / 2 < named, "{named} of {counted} kernel samples");
 }
 
+/// A directory that only a dropped capability could write to is refused.
 #[test]
-fn directory_that_only_a_dropped_capability_could_write_to_is_refused() {
+fn directory_writable_by_a_dropped_capability_is_refused() {
     let Some(_kernel) = kernel() else { return };
     let made = tempfile::tempdir().unwrap();
     chown(made.path(), Some(NOBODY), None).unwrap();

@@ -165,7 +165,7 @@ fn keys_and_clicks_lead_to_the_code_of_a_function() {
 
 #[test]
 #[ignore = "needs a program that only --all installs"]
-fn versions_of_patched_code_stand_side_by_side() {
+fn versions_of_patched_code_are_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
     let Some((found, _)) = driven(&page(&patched(), folder.path()), "", DESK) else {
         return;

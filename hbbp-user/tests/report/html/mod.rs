@@ -28,7 +28,7 @@ fn page(snapshot: &Snapshot) -> String {
     printed(snapshot, &options)
 }
 
-/// The same run in two halves: kernel code ran in both, user code in the first alone.
+/// The same run in two halves: kernel code in both, user code only in the first.
 pub(crate) fn halved(mut snapshot: Snapshot) -> Snapshot {
     let first = snapshot.intervals[0].clone();
     let ips = first.ips.iter().filter(|ip| ip.process.0 == 0).copied();

@@ -1,5 +1,6 @@
-//! The files of `hbbp-sys bbv` by a reader of these tests' own, written from the description of SimPoint 3.2's input: lines that
-//! begin with `T`, pairs `:ID:COUNT` with an id of 1 at the least; other lines are ignored. And exact vectors beside them.
+//! The files of `hbbp-sys bbv` by a reader of these tests' own, written from the description of SimPoint 3.2's input:
+//! lines that begin with `T`, pairs `:ID:COUNT` with an id of 1 at the least; other lines are ignored. Exact vectors
+//! come with them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -80,7 +81,7 @@ pub(super) fn blocks_of(csv: &str, lengths: &BTreeMap<u64, u64>) -> HashMap<u64,
     of
 }
 
-/// Lengths of all instructions of the program that ran.
+/// Lengths of all executed instructions of the program.
 pub(super) fn lengths(outcome: &Outcome) -> BTreeMap<u64, u64> {
     let mut lengths = BTreeMap::new();
     for block in outcome.reference().unwrap().blocks {

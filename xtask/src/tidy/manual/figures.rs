@@ -76,7 +76,7 @@ fn figures(section: &[Line<'_>]) -> Vec<(usize, String)> {
         if !is_instructions && !UNITS.contains(&unit.as_str()) {
             continue;
         }
-        // A number counts only where it stands right before the unit, or before a number that does.
+        // A number counts only right before the unit, or before a number that does.
         let shared =
             before.take_while(|(_, word)| number(word).is_some() || BETWEEN.contains(&word.as_str()));
         let numbers: Vec<_> = shared

@@ -1,4 +1,4 @@
-//! Questions of users, with the place of each answer: at most two links away from the README.
+//! Questions of users, with the page of each answer: at most two links away from the README.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -160,7 +160,7 @@ const QUESTIONS: [Question; 22] = [
     question(
         "Can scripts that call processwatch stay?",
         "using/processwatch.md",
-        "in-place-of-processwatch",
+        "replacing-processwatch",
         "interval,pid,name",
     ),
 ];

@@ -1,7 +1,7 @@
 //! Names of instructions in other tools, and what the mnemonics of a profile are called there.
 //!
-//! Both sides of a comparison are brought to one name: that of the Intel manual, unless the tool has one name for what the
-//! manual tells apart.
+//! Both sides of a comparison are brought to one name: that of the Intel manual, unless the tool has one name for
+//! several of the manual.
 
 /// Whose names they are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

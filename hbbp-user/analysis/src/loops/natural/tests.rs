@@ -44,7 +44,7 @@ fn loops_of_one_header_are_those_of_the_papers_figure_6() {
     );
 }
 
-/// A back edge that ran less than three times as often is a path of the same loop.
+/// A back edge that was taken less than three times as often is a path of the same loop.
 #[test]
 fn rare_back_edge_is_a_path_of_the_same_loop() {
     // Two back edges to 1, from 1 itself and from 2.

@@ -226,7 +226,7 @@ fn short_blocks_use_streams_and_bad_streams_are_discarded() {
     );
     assert_eq!(analysis.interrupted.of_event(EventIdx(1)).total(), 30);
     let block = analysis.counts.blocks[0];
-    // Half of the block's four instructions ran 30 times more.
+    // Half of the block's four instructions were executed 30 times more.
     assert_eq!(block.lbr.unwrap().hits, 315.0);
     assert!((block.lbr.unwrap().count - 10_500.0).abs() < 1e-6);
     assert_eq!(block.ebs.unwrap().count, 1750.0);

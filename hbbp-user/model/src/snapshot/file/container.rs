@@ -21,8 +21,8 @@ const MINOR: u16 = 8;
 const HEADER: usize = 8 + 4 + 8 + 8 + 4 + 4;
 
 /// A section may decompress to at most this multiple of its stored length. Text compresses to 0.57 of its length, names
-/// of functions to 0.36, tables of mappings to 0.78, so no honest section comes near. What compresses better (a page of
-/// zero bytes that ran) is stored as it is.
+/// of functions to 0.36, tables of mappings to 0.78, so no honest section comes near. Data that compresses better (an
+/// executed page of zero bytes) is stored uncompressed.
 const MAX_EXPANSION: u64 = 8;
 
 /// Most bytes that a section may decompress to: all counts that a snapshot may have, in one interval. A row takes less
@@ -37,12 +37,12 @@ const MAX_MESSAGES: u64 = 2 << 20;
 const AS_IT_IS: u32 = 0;
 const ZSTD: u32 = 1;
 
-/// How much is done to make a file small. Of 6.8 MB of text that ran in a compiler, these are left, for instructions per
-/// byte: 79 % for 17 at level -10 of zstd, 67 % for 28 at level -3, 61 % for 39 at level -1, 54 % for 56 at level 1, 49 %
-/// for 55 at level 2. LZ4 leaves 66 % for 19.
+/// How much is done to make a file small. Of 6.8 MB of executed text of a compiler, these are left, for instructions
+/// per byte: 79 % for 17 at level -10 of zstd, 67 % for 28 at level -3, 61 % for 39 at level -1, 54 % for 56 at level
+/// 1, 49 % for 55 at level 2. LZ4 leaves 66 % for 19.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Compression {
-    /// For a collector, beside what it measures: level -3.
+    /// For a collector that also measures: level -3.
     Fast,
     /// For what is made of recordings and profiles, when nothing is measured: level 2.
     Small,

@@ -1,4 +1,4 @@
-//! What branches are derived from streams, and what they weigh.
+//! How branches and their weights are derived from streams.
 
 use super::*;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn ends_oldest_slots_and_what_led_to_a_stream() {
     assert_eq!(taken(vec![interval]), [expected]);
 }
 
-/// What branches and their oldest slots weigh, by source and target.
+/// The weights of branches and of their oldest slots, by source and target.
 fn weights(streams: Vec<StreamCount>, branches: Vec<BranchCount>) -> Vec<(u64, u64, f64, f64)> {
     let interval = Interval {
         streams,
@@ -73,7 +73,7 @@ fn weights(streams: Vec<StreamCount>, branches: Vec<BranchCount>) -> Vec<(u64, u
 }
 
 #[test]
-fn branches_weigh_what_their_streams_do() {
+fn branches_have_the_weight_of_their_streams() {
     let weighing = |stream: StreamCount, each: f64| StreamCount {
         weight: stream.hits as f64 * each,
         ..stream
@@ -91,7 +91,7 @@ fn branches_weigh_what_their_streams_do() {
     );
     let mean = 74.0 / 32.0;
     let expected = [
-        // Three hits are newest: as much as its oldest slots, which weigh two each.
+        // Three hits are newest: the weight of its oldest slots, which is two each.
         (0x1010, 0, 6.0, 6.0),
         (0x1010, 0x1000, 60.0, 0.0),
         (0x2000, 0x3000, 14.0, 0.0),
@@ -102,7 +102,7 @@ fn branches_weigh_what_their_streams_do() {
 }
 
 #[test]
-fn what_was_counted_apart_stays_as_it_is() {
+fn separate_counts_are_unchanged() {
     let branch = BranchCount {
         to: Va(0x1000),
         ..oldest(1, 0x1010, 5)
@@ -192,7 +192,7 @@ proptest! {
 
     /// The same as a table that is kept while counting: all ends and oldest slots, less what is known by its target.
     #[test]
-    fn streams_tell_what_a_table_of_branches_would(
+    fn streams_give_the_table_of_branches(
         streams in prop::collection::vec((0u64..2, 0u64..5, 0u64..5, 0u64..5, 0u64..9), 0..30),
         slots in prop::collection::vec((0u64..2, 0u64..5, 1u64..9), 0..10),
     ) {

@@ -73,8 +73,8 @@ fn index(idx: usize) -> ProcessIdx {
     ProcessIdx(u32::try_from(idx).unwrap_or(u32::MAX))
 }
 
-/// Whether two process images of one id are the same: they run in the same cgroup, and have the same name, or something is
-/// mapped at the same place.
+/// Whether two process images of one id are the same: they run in the same cgroup, and have the same name, or something
+/// is mapped at the same address.
 fn is_same(known: &Process, process: &Process) -> bool {
     let place = |it: &Mapping| (it.start, it.module, it.image_start);
     let is_there = |mapping: &Mapping| {

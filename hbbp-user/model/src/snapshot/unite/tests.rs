@@ -1,4 +1,4 @@
-//! What successive profiles become: sums, shared text and names, versions, and what stays apart.
+//! What successive profiles become: sums, shared text and names, versions, and what is not joined.
 
 use super::*;
 use crate::addr::{ImageAddr, Va};

@@ -275,7 +275,7 @@ fn task(rows: &mut Rows, process: &Process) {
 
 impl From<&[Text]> for TextSection {
     fn from(text: &[Text]) -> Self {
-        /// Bytes of a row beside the text itself, to allocate once.
+        /// Bytes of a row without the text itself, to allocate once.
         const ROW: usize = 16;
         let len = text.iter().map(|text| text.bytes.len() + ROW).sum();
         let mut rows = Rows(Vec::with_capacity(len));

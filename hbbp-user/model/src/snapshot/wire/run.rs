@@ -64,7 +64,7 @@ pub(in crate::snapshot) struct RunSection {
 struct EventMessage {
     #[prost(string, tag = "1")]
     name: String,
-    /// Place in [`UNITS`]; a unit of a newer version reads as "other".
+    /// Index in [`UNITS`]; a unit of a newer version reads as "other".
     #[prost(uint32, tag = "2")]
     unit: u32,
     #[prost(bool, tag = "3")]
@@ -86,7 +86,7 @@ struct EventMessage {
     /// The longest of successive periods, of which the fixed one is the shortest.
     #[prost(uint64, optional, tag = "10")]
     longest_period: Option<u64>,
-    /// Place in [`RINGS`]. Since version 3.7.
+    /// Index in [`RINGS`]. Since version 3.7.
     #[prost(uint32, tag = "11")]
     ring: u32,
 }

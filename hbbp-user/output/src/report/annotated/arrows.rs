@@ -1,4 +1,4 @@
-//! Arrows beside code: one from the end of each loop back to its start, the shortest loops innermost.
+//! Arrows to the left of code: one from the end of each loop back to its start, the shortest loops innermost.
 
 /// Loops that are drawn side by side; of deeper nests the outer loops are left out.
 const LANES: usize = 5;
@@ -6,7 +6,7 @@ const LANES: usize = 5;
 /// A loop, by its first and last line.
 pub(super) type Span = (usize, usize);
 
-/// The drawing beside `n_lines` lines; all lines have the same number of columns, none without loops.
+/// The drawing for `n_lines` lines; all lines have the same number of columns, none without loops.
 pub(super) fn drawn(mut loops: Vec<Span>, n_lines: usize) -> Vec<String> {
     loops.retain(|(first, last)| first <= last && *last < n_lines);
     loops.sort_unstable_by_key(|(first, last)| (last - first, *first));

@@ -1,4 +1,4 @@
-//! The columns of figures beside annotated code: as many as the page has room for.
+//! The columns of figures next to annotated code, limited by the width of the page.
 
 use super::rows::Row;
 use crate::report::number::{columns, grouped, scaled};
@@ -29,7 +29,7 @@ const DETAILS: [&[usize]; 3] = [
     &[PERCENT, 0, 5],
 ];
 
-/// The same where time was sampled beside executions, as OptiWISE's Figure 1 has it.
+/// The same where time was sampled in addition to executions, as OptiWISE's Figure 1 has it.
 const TIMED: [&[usize]; 3] = [
     &[PERCENT, 0, 1, 2, 3, 4, 5, 6, 7, 8],
     &[PERCENT, 0, 1, 6, 7, 8],
@@ -45,7 +45,7 @@ const PERCENT: usize = 10;
 /// Columns of both methods.
 const OF_METHODS: [usize; 2] = [2, 3];
 
-/// Columns of the page that the code needs beside the figures.
+/// Columns of the page that the code needs next to the figures.
 const CODE: usize = 48;
 
 /// The figures of all rows.

@@ -1,7 +1,7 @@
 //! Annotated code as JSON, format `hbbp-sys.annotate/1`.
 //!
-//! The format is specified in `annotate.schema.json` beside this folder (JSON Schema), which tests check.
-//! A field may be added within version 1; nothing is renamed, removed or given another meaning without a new version.
+//! The format is specified in `annotate.schema.json` next to this folder (JSON Schema), which tests check. A field may
+//! be added within version 1; nothing is renamed, removed or given another meaning without a new version.
 
 use std::io::{self, Write};
 

@@ -44,7 +44,7 @@ pub(super) fn rows(version: &Version, shown: Shown) -> Vec<Row<'_>> {
     rows
 }
 
-/// The loops of a version that ran, by the rows of their first and last instruction.
+/// The loops of an executed version, by the rows of their first and last instruction.
 pub(super) fn loops(version: &Version, rows: &[Row<'_>]) -> Vec<Span> {
     let row_of = |addr: ImageAddr| {
         rows.iter()

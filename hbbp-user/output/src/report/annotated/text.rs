@@ -199,7 +199,7 @@ fn first_bytes(bytes: &[u8]) -> String {
     format!("{:<BYTES$}", shown + more)
 }
 
-/// What the static image has in place of an instruction.
+/// What the static image has instead of an instruction.
 fn in_the_image(line: &Line) -> String {
     match line.linked.as_slice() {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! Columns of numbers behind the page: short for `deflate`, and quickly read by a script.
+//! Columns of numbers embedded in the page: short for `deflate`, and quickly read by a script.
 //!
 //! A column has a name, a coding and a length; their bytes follow each other in the order of the index.
 

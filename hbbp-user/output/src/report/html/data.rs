@@ -1,9 +1,9 @@
-//! The table behind the page: every block with its executions, and its instructions with their classes.
+//! The table embedded in the page: every block with its executions, and its instructions with their classes.
 //!
 //! A document of JSON names what occurs: strings, classes of instructions, functions and modules. Numbers follow it in
-//! columns ([`super::columns`]). Each text stands once, and disassembly in parts ([`super::template`]), so that the code of a
-//! whole system fits into a page. Indices count from 0; an index into `strings` stands for every text.
-//! The sums that the page shows are sums of `block.count` over instructions, so that they equal those of the other formats.
+//! columns ([`super::columns`]). Each text is stored once, and disassembly in parts ([`super::template`]), so that the
+//! code of a whole system fits into a page. Indices count from 0; every text is an index into `strings`. The sums that
+//! the page shows are sums of `block.count` over instructions, so that they equal those of the other formats.
 
 use std::collections::HashMap;
 
@@ -34,13 +34,13 @@ pub(super) struct Page {
     modules: Vec<PageModule>,
     /// What changed against another profile.
     changes: Option<Changes>,
-    /// When instructions ran.
+    /// When instructions were executed.
     time: Option<Time>,
     /// The columns that follow.
     columns: Vec<Column>,
 }
 
-/// What stands above the views.
+/// What is shown above the views.
 #[derive(Serialize)]
 pub(super) struct Head {
     pub(super) run: String,
@@ -110,7 +110,7 @@ impl Table<'_> {
         forms
     }
 
-    /// The functions in the order of their addresses, and the place of each of their numbers in it.
+    /// The functions in the order of their addresses, and the position of each of their numbers in it.
     fn sorted_functions(&self) -> (Vec<FunctionKey>, Vec<u32>) {
         let mut functions: Vec<(FunctionKey, u32)> = self.functions.keys.iter().copied().zip(0..).collect();
         functions.sort_unstable();
@@ -235,7 +235,7 @@ impl Table<'_> {
     }
 }
 
-/// What instructions can be told apart by on the page.
+/// The properties that distinguish instructions on the page.
 fn attributes() -> Vec<Axis> {
     let dimensions = Dimension::ALL.iter().copied();
     let of_forms = dimensions

@@ -28,7 +28,7 @@ use table::Table;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-/// One function, so that its names are nobody else's; it waits for the data.
+/// One function, so that its names stay local; it waits for the data.
 const SCRIPT: &str = concat!(
     "'use strict';\n(async () => {\n",
     include_str!("page/data.js"),
@@ -92,7 +92,7 @@ fn hash(text: &str) -> String {
     BASE64.encode(Sha256::digest(text))
 }
 
-/// What stands above the views.
+/// What is shown above the views.
 fn head(run: &Measured<'_>, wording: Wording) -> Head {
     let facts = facts(&run.snapshot.run, run.methods, &run.accounting, &run.residuals);
     let noun = run.analysis.counts.assignment.unit.noun();

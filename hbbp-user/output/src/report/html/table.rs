@@ -1,4 +1,4 @@
-//! Gathers what the page shows of the blocks that ran: each text, class and kind of instruction once.
+//! Gathers what the page shows of the executed blocks: each text, class and kind of instruction once.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,8 @@ use hbbp_model::addr::{ImageAddr, Ring};
 use hbbp_model::names::Demangle;
 use hbbp_model::snapshot::{Module, ModuleIdx, Snapshot, Text};
 
-/// A function that ran or is called: its module, its start, and whether it has a symbol. Without one it is a text range.
+/// A function that was executed or is called: its module, its start, and whether it has a symbol. Without one it is a
+/// text range.
 pub(super) type FunctionKey = (ModuleIdx, ImageAddr, bool);
 
 /// A class of instructions, and the mitigation that they belong to.
@@ -22,7 +23,7 @@ pub(super) type FormKey = (FormIdx, Flow, &'static str);
 /// What instructions have in common: text with marks, class and length in bytes.
 pub(super) type Kind = (u32, u32, u8);
 
-/// A block that ran.
+/// An executed block.
 pub(super) struct PageBlock {
     pub(super) function: u32,
     pub(super) count: BlockCount,
@@ -69,9 +70,9 @@ pub(super) struct Table<'a> {
     pub(super) blocks: Vec<PageBlock>,
     /// The kinds of all instructions of all blocks, one after the other.
     pub(super) instructions: Vec<u32>,
-    /// What their marks for numbers stand for.
+    /// The values of their marks for numbers.
     pub(super) numbers: Vec<u64>,
-    /// The functions that their marks for functions stand for, each after the one that it is named in.
+    /// The functions of their marks, each after the one that it is named in.
     pub(super) calls: Vec<(u32, u32)>,
     /// Amounts by period, ring and class.
     pub(super) amounts: HashMap<(usize, Ring, u32), f64>,
@@ -97,7 +98,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds the blocks of an analysis that ran.
+    /// Adds the executed blocks of an analysis.
     pub(super) fn add_blocks(&mut self, analysis: &Analysis) {
         for (number, block) in analysis.counts.blocks.iter().enumerate() {
             let text = self.snapshot.text.get(block.block.text.0 as usize);
@@ -150,7 +151,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds the instructions from `before` on, which are those of a block, to the periods in which it ran.
+    /// Adds the instructions from `before` on, which are those of a block, to the periods in which it was executed.
     fn add_periods(&mut self, number: usize, block: &BlockCount, before: usize) {
         let Some(over_time) = self.over_time else {
             return;

@@ -1,12 +1,12 @@
-//! Disassembly in parts: a template that many instructions share, and the numbers and functions that tell them apart.
+//! Disassembly in parts: a template that many instructions share, and the numbers and functions in which they differ.
 //!
 //! A profile has ten times as many instructions as templates, such as `mov     rax, [rdi+#]` and `call    @`.
 
 use iced_x86::{FormatterOutput, FormatterTextKind, Instruction, NumberKind, SymbolResult};
 
-/// Stands for a number; neither mark is part of Intel's syntax.
+/// Placeholder for a number; neither mark is part of Intel's syntax.
 const NUMBER: char = '#';
-/// Stands for the name of a function.
+/// Placeholder for the name of a function.
 const FUNCTION: char = '@';
 /// Numbers above this are not exact in a script.
 const LARGEST: u64 = (1 << 53) - 1;
@@ -16,9 +16,9 @@ const LARGEST: u64 = (1 << 53) - 1;
 pub(super) struct Template {
     /// Its text with marks.
     pub(super) text: String,
-    /// What the marks for numbers stand for, in their order.
+    /// The values of the marks for numbers, in their order.
     pub(super) numbers: Vec<u64>,
-    /// The start of the functions that the other marks stand for.
+    /// The start addresses of the functions of the other marks.
     pub(super) functions: Vec<u64>,
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use hbbp_model::snapshot::{Module, ModuleKind, Symbol};
 
     #[test]
-    fn marks_stand_for_numbers_and_functions() {
+    fn marks_replace_numbers_and_functions() {
         let module = Module {
             name: "a".to_owned(),
             kind: ModuleKind::Elf64,

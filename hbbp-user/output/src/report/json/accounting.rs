@@ -81,7 +81,7 @@ pub(super) struct StreamsJson {
     accepted: u64,
     /// Accepted streams that an interrupt or exception ended.
     interrupted: u64,
-    /// Those of the discarded whose weight the accepted bear.
+    /// The discarded ones whose weight was redistributed to the accepted.
     made_up: u64,
 }
 

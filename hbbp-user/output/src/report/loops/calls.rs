@@ -90,7 +90,7 @@ impl RunLoops<'_> {
     }
 }
 
-/// What call chains do not tell.
+/// What call chains do not show.
 fn notes(calls: &Calls) -> Vec<String> {
     let ends = calls.ends;
     let told = [
@@ -109,9 +109,9 @@ fn notes(calls: &Calls) -> Vec<String> {
         ),
         (
             ends.no_call,
-            "with callers up to an address that no call stands before",
+            "with callers up to an address that no call precedes",
         ),
-        (ends.unresolved, "without an instruction, charged to nobody"),
+        (ends.unresolved, "without an instruction, not charged"),
     ];
     let all = scaled(ends.samples as f64, 4);
     let known = told.iter().filter(|(n, _)| 0 < *n);

@@ -11,7 +11,7 @@ use hbbp_estimate::{Figure, Unit};
 #[derive(Serialize)]
 pub(in crate::report) struct LoopsJson<'a> {
     unit: Option<&'static str>,
-    /// `cycles` or `ns`; null where time was not sampled beside executions.
+    /// `cycles` or `ns`; null where time was not sampled in addition to executions.
     time_unit: Option<&'static str>,
     /// What all code executed, in the unit.
     total: f64,
@@ -38,7 +38,7 @@ struct LoopJson<'a> {
     depth: u64,
     /// The innermost loop that it lies in, as an index; that of an outer loop is less.
     parent: Option<usize>,
-    /// These are null where branch stacks do not tell.
+    /// These are null where branch stacks do not show them.
     iterations: Option<FigureJson>,
     invocations: Option<FigureJson>,
     trips: Option<FigureJson>,

@@ -1,4 +1,4 @@
-//! The hottest functions with their modules and processes, and beside them the hottest mnemonics.
+//! The hottest functions with their modules and processes, and the hottest mnemonics to their right.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use hbbp_model::printable::harmless;
 /// Blanks between the two tables.
 const GAP: usize = 3;
 
-/// Columns that functions need beside mnemonics; on a narrower page these have a line of their own.
+/// Columns that functions need next to mnemonics; on a narrower page these have a line of their own.
 const NARROWEST: usize = 44;
 
 /// Columns of a module and of a process: the names of functions say more.
@@ -25,7 +25,7 @@ const WIDEST_PROCESS: usize = 12;
 /// Mnemonics on that line.
 const IN_A_LINE: usize = 5;
 
-/// A function, and who ran it.
+/// A function, and its processes.
 #[derive(Default)]
 struct Function<'a> {
     amount: f64,
@@ -126,7 +126,7 @@ fn function_table(code: &Mix, demangle: Demangle, rows: usize) -> Table {
     table
 }
 
-/// The process that ran most of a function, and how many others there are; nothing where the module says it.
+/// The process with the largest part of a function, and the number of others; nothing where the module says it.
 fn ran_by(module: &str, by_command: &BTreeMap<&str, f64>) -> String {
     let most = by_command.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let most = most.map_or("", |(command, _)| *command);

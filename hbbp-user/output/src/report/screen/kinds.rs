@@ -1,4 +1,4 @@
-//! Which kinds of instructions ran: rings, levels of the instruction set, vectors, and classes that cost much.
+//! Which kinds of instructions were executed: rings,
 
 use std::collections::BTreeMap;
 

@@ -47,7 +47,7 @@ fn style(category: Category) -> Style {
     Style::new().fg(Color::Black).bg(colour(category))
 }
 
-/// A bar of at most `width` cells, where all of them stand for `full`.
+/// A bar of at most `width` cells, where all of them are `full`.
 pub(super) fn bar(ring: &RingShare, full: f64, width: usize) -> Line<'static> {
     let mut spans = Vec::new();
     let (mut sum, mut drawn) = (0.0, 0);
@@ -70,7 +70,7 @@ pub(super) fn bar(ring: &RingShare, full: f64, width: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The categories with the largest shares of both rings, as many as fit into `width` columns.
+/// The categories with the largest shares of both ringsthat fit into `width` columns.
 pub(super) fn legend(rings: &[RingShare; 2], width: usize) -> Line<'static> {
     let share = |category| {
         let of_rings = rings.iter().flat_map(|ring| &ring.categories);

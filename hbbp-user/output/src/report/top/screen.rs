@@ -47,7 +47,7 @@ pub(super) enum Order {
     Name,
 }
 
-/// What stands below the head.
+/// What is shown below the head.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Pane {
     /// The table.

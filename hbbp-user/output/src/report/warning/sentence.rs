@@ -92,7 +92,7 @@ impl Warning {
             } => write!(
                 f,
                 "branch stacks were read some {least:.0} to {longest:.0} cycles late, by the branches in their newest slots: \
-                 streams were weighed for it"
+                 streams were weighted for it"
             ),
             Self::Traced {
                 cycles: (least, longest),
@@ -107,7 +107,7 @@ impl Warning {
                 if 0.0 < *landed {
                     write!(
                         f,
-                        "; {:.2} % of the samples, in the coldest code, count where they landed, as all of it would take too much memory",
+                        "; {:.2} % of the samples, in the coldest code, are counted at their own address, as all of it would take too much memory",
                         100.0 * landed
                     )?;
                 }
@@ -115,8 +115,8 @@ impl Warning {
             }
             Self::AsLanded => write!(
                 f,
-                "without branch stacks, samples count where they landed, which may be some instructions behind those that \
-                 triggered them: {}, where the hottest code is not too large",
+                "without branch stacks, samples are counted at their own address, which may be some instructions after \
+                 those that triggered them: {}, where the hottest code is not too large",
                 wording(Advice::TraceBack)
             ),
             Self::CountedTogether { n } => write!(

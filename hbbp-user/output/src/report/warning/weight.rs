@@ -1,7 +1,7 @@
-//! What a warning weighs: the share of the figures that it may bend.
+//! The weight of a warning: the share of the figures that it may bias.
 //!
-//! A share of samples that is known counts; facts that bend no figure weigh nothing and are details. Of warnings about one fact
-//! the cause is told, not what follows from it.
+//! A share of samples that is known counts; facts that bias no figure have no weight and are details. Of warnings about
+//! one fact, the cause is reported, not its consequences.
 
 use super::Warning;
 use crate::report::completeness::share;
@@ -37,13 +37,13 @@ enum Fact {
     Unresolved,
     /// Samples that were expected and not received.
     Missing,
-    /// Samples that lie behind what triggered them.
+    /// Samples that were taken after what triggered them.
     Skid,
     /// Too few of them.
     Few,
     /// Executions that branch stacks show too often or too rarely.
     Streams,
-    /// Kernel text that is not what ran.
+    /// Kernel text that differs from the executed text.
     KernelText,
     /// Anything else.
     Other,
@@ -68,7 +68,7 @@ pub(in crate::report) fn heaviest<'a>(runs: &'a [Measured<'_>]) -> Vec<Claim<'a>
     });
     let mut told: Vec<Claim<'_>> = Vec::new();
     for claim in &claims {
-        // The cause of what is heavier is told in its place.
+        // The cause of a heavier warning is reported instead of it.
         let of_fact = claims.iter().filter(|other| other.about == claim.about);
         let first = of_fact.min_by_key(|other| other.follows()).unwrap_or(claim);
         if told
@@ -86,7 +86,7 @@ pub(in crate::report) fn heaviest<'a>(runs: &'a [Measured<'_>]) -> Vec<Claim<'a>
 }
 
 impl Claim<'_> {
-    /// The sentence. Of time in place of executions it says who knows the way out.
+    /// The sentence. Where time is measured instead of executions, it names the command that explains the remedy.
     pub(in crate::report) fn in_words(&self, wording: Wording) -> String {
         let advice = matches!(self.warning, Warning::TimeOnly { .. }).then_some(Advice::CountExecutions);
         followed(&self.warning.in_words(wording), advice, wording)

@@ -79,7 +79,7 @@ fn sizes_are_taken_where_they_are_given() {
 }
 
 #[test]
-fn told_lengths_are_taken_for_what_the_kernel_wrote() {
+fn stated_lengths_are_those_the_kernel_wrote() {
     let mut table = parse_kallsyms(TABLE.as_bytes());
     let program = Va(0xffff_ffff_c040_0000);
     let inside = Va(program.0 + 5000);

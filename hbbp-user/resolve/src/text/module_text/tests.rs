@@ -160,7 +160,7 @@ fn patched_text_is_a_new_version_of_the_same_extent() {
 }
 
 #[test]
-fn patched_text_stands_apart_from_its_neighbours() {
+fn patched_text_is_separate_from_its_neighbours() {
     let mut text = ModuleText::default();
     for start in [0x1200, 0x1210, 0x1220, 0x1240] {
         text.cover(ImageAddr(start), ALL, symbol(start, 0x10), &mut memory);

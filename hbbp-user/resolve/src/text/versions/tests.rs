@@ -112,8 +112,8 @@ fn the_next_range_has_a_version_too() {
 }
 
 proptest! {
-    /// Text of eight bytes that is patched at random, read between any two patches, before or after their records:
-    /// in every interval the bytes are those that stood there.
+    /// Text of eight bytes that is patched at random, read between any two patches, before or after their records: in
+    /// every interval the bytes are those of that time.
     #[test]
     fn histories_are_those_that_were(
         patches in prop::collection::vec((0u64..8, 1u8..4), 0..12),

@@ -172,7 +172,7 @@ fn threads_are_no_processes() {
 }
 
 #[test]
-fn files_that_nobody_maps_any_more_are_forgotten() {
+fn unmapped_files_are_forgotten() {
     let mut index = ProcessIndex::default();
     let n_files = u64::try_from(MANY_FILES).expect("small") + 10;
     for n in 0..n_files {

@@ -129,7 +129,7 @@ fn segments_of_another_host_are_not_merged() {
 }
 
 #[test]
-fn next_daemon_goes_on_behind_the_last_interval() {
+fn next_daemon_continues_after_the_last_interval() {
     let made = tempfile::tempdir().unwrap();
     let open = || {
         let folder = Folder::open(made.path()).unwrap();

@@ -71,7 +71,7 @@ impl Metrics {
 
     /// Estimates an interval and adds it; a scrape sees all of it or nothing.
     ///
-    /// Its text is decoded anew: to keep what was decoded from one interval to the next saved no CPU time beside compilers, and took
+    /// Its text is decoded anew: to keep what was decoded from one interval to the next saved no CPU time with compilers running, and took
     /// 70 MiB.
     pub(super) fn add(&self, snapshot: &Snapshot) {
         let estimated = Estimated::new(snapshot, &self.rule);

@@ -15,9 +15,9 @@
 //! A branch that is not full was seen in the oldest slot alone, without a target or predictions. `mispredicted` is one more
 //! than the number, and 0 where it is not known.
 //!
-//! Nearly all rows weigh `unit` for each hit. Where `weights` is 0, the lowest bit of the hits says whether a row does
-//! not, and then the difference follows (zigzag); for streams, a unit is 1 / `FRACTIONS` of one unit of the event.
-//! Where `weights` is 1, the weight follows the hits: a number for IPs, the 8 bytes of a double for streams.
+//! Nearly all rows have the weight `unit` for each hit. Where `weights` is 0, the lowest bit of the hits says whether a
+//! row does not, and then the difference follows (zigzag); for streams, a unit is 1 / `FRACTIONS` of one unit of the
+//! event. Where `weights` is 1, the weight follows the hits: a number for IPs, the 8 bytes of a double for streams.
 
 mod branches;
 mod chains;

@@ -75,7 +75,7 @@ impl Usual {
     }
 }
 
-/// What a row weighs in excess of one unit for each hit, modulo 2^64.
+/// The weight of a row in excess of one unit for each hit, modulo 2^64.
 pub(super) const fn excess(hits: u64, weight: u64, unit: u64) -> u64 {
     weight.wrapping_sub(hits.wrapping_mul(unit))
 }

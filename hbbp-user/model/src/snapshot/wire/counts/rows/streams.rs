@@ -122,7 +122,7 @@ pub(in super::super) fn to_streams(
     Ok(streams)
 }
 
-/// Whether a stream weighs `unit` fractions for each hit, and can be stored so.
+/// Whether a stream has the weight of `unit` fractions for each hit, and can be stored so.
 #[inline]
 fn weighs(count: &StreamCount, unit: u64) -> bool {
     let whole = count.hits.wrapping_mul(unit);
@@ -130,7 +130,7 @@ fn weighs(count: &StreamCount, unit: u64) -> bool {
     exact && of_fractions(whole).to_bits() == count.weight.to_bits()
 }
 
-/// The weight of a stream as an integer of fractions; `None` where that, or the hits beside it, cannot be stored.
+/// The weight of a stream as an integer of fractions; `None` where that, or the hits, cannot be stored.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
