@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::budget_watch::BudgetWatch;
 use super::counters::{Counter, Counters};
 use hbbp_model::snapshot::Snapshot;
 
@@ -36,6 +37,7 @@ pub(super) struct Delivery<'a> {
     pub(super) counters: &'a Counters,
     /// Length of the intervals that were lost since the last one that was taken.
     pub(super) lost: Duration,
+    pub(super) watch: BudgetWatch,
 }
 
 impl Delivery<'_> {
@@ -47,6 +49,7 @@ impl Delivery<'_> {
                 self.lost.as_secs_f64()
             ));
         }
+        self.watch.look(&mut snapshot.run, self.counters);
         let duration = Duration::from_nanos(snapshot.run.duration);
         match self.work.try_send(Work::Keep(Box::new(snapshot))) {
             Ok(()) => self.lost = Duration::ZERO,
@@ -74,6 +77,7 @@ mod tests {
             work,
             counters: &counters,
             lost: Duration::ZERO,
+            watch: BudgetWatch::default(),
         };
         let interval = || {
             let mut snapshot = Snapshot::default();

@@ -59,6 +59,9 @@ const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): sa
 const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
                             uses instruction samples only";
 
+/// Note of an interval that was to be longer than asked for. How much longer, its duration says.
+const STRETCHED: &str = "to keep the CPU budget, intervals were longer than asked for";
+
 /// What becomes of processes that have ended when a profile is taken ([`Snapshot::join_ended`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EndedProcesses {
@@ -195,6 +198,11 @@ impl Session {
         self.budget.as_ref().map_or(1, Budget::pace)
     }
 
+    /// By what intervals are to be longer than asked for, because of a budget.
+    pub(crate) fn stretch(&self) -> u32 {
+        self.budget.as_ref().map_or(1, Budget::stretch)
+    }
+
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         self.collector.enable()?;
@@ -222,15 +230,16 @@ impl Session {
         Ok(snapshot)
     }
 
-    /// Stops sampling, and returns what was measured since the last profile was taken.
-    pub(crate) fn finish(self) -> anyhow::Result<Snapshot> {
-        Ok(self.finish_with_slices()?.0)
+    /// Stops sampling, and returns what was measured since the last profile was taken. Events and maps stay open until this is
+    /// dropped, so that what was measured can be saved before.
+    pub(crate) fn finish(&mut self) -> anyhow::Result<Snapshot> {
+        let closed = self.end()?;
+        Ok(self.snapshot(closed))
     }
 
     /// The same, with what was counted in each slice where these are distinguished.
     pub(crate) fn finish_with_slices(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
-        let closed = self.end()?;
-        let snapshot = self.snapshot(closed);
+        let snapshot = self.finish()?;
         Ok((snapshot, self.collector.take_slices()))
     }
 
@@ -260,6 +269,8 @@ impl Session {
         run.classes = totals.classes;
         run.notes.extend(notes_in_words(totals.notes));
         run.notes.extend(paced(self.pace()));
+        run.notes
+            .extend((1 < self.stretch()).then(|| STRETCHED.to_owned()));
         if self.stacks == StacksSeen::Empty {
             run.notes.push(EMPTY_STACKS.to_owned());
         }
