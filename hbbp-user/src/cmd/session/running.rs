@@ -8,6 +8,7 @@ use std::time::Duration;
 use procfs::{Current as _, LoadAverage};
 use tokio::time::Instant;
 
+use super::tasks::Followed;
 use crate::advice::{notes_in_words, words};
 use crate::cmd::budget::Budget;
 use crate::cmd::interval::Counts;
@@ -109,6 +110,8 @@ pub(crate) struct Session {
     pub(crate) budget: Option<Budget>,
     /// What becomes of processes that have ended when a profile is taken.
     pub(crate) ended: EndedProcesses,
+    /// The tasks that events follow, where they do.
+    pub(super) followed: Option<Followed>,
 }
 
 /// What is known when sampling has stopped: the facts of the run, what the programs lost, and the last counts.
@@ -185,6 +188,7 @@ impl Session {
             stacks: StacksSeen::NotYet,
             budget,
             ended: EndedProcesses::Apart,
+            followed: Followed::of(&plan.scope),
         })
     }
 
@@ -274,6 +278,8 @@ impl Session {
         if self.stacks == StacksSeen::Empty {
             run.notes.push(EMPTY_STACKS.to_owned());
         }
+        let unfinished = self.followed.as_mut().and_then(|tasks| tasks.take_note(&run));
+        run.notes.extend(unfinished);
         if let Some(before) = &self.cpu_times {
             CpuTimes::read().add_since(before, &mut run.events);
         }
