@@ -169,12 +169,13 @@ def main():
     parser.add_argument("--program", required=True, help="hbbp-sys")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--interval", type=int, action="append", help="of one daemon, in seconds (default: 5 and 60)")
+    parser.add_argument("--port", type=int, default=9470, help="of the metrics of the first daemon")
     parser.add_argument("--busy", type=int, default=20, help="busy processes of a user without rights")
     parser.add_argument("--beside", action="append", default=[], metavar="COMMAND")
     parser.add_argument("--beside-root", action="append", default=[], metavar="COMMAND")
     parser.add_argument("--with", dest="more", action="append", default=[], help="a further option of the daemons")
     args = parser.parse_args()
-    daemons = [Daemon(args.program, interval, 9470 + n, args.more) for n, interval in enumerate(args.interval or [5, 60])]
+    daemons = [Daemon(args.program, interval, args.port + n, args.more) for n, interval in enumerate(args.interval or [5, 60])]
     env = dict(os.environ, PORTS=" ".join(str(it.port) for it in daemons), DIRS=" ".join(it.dir for it in daemons))
     time.sleep(5)
     shell = lambda command, **more: subprocess.Popen(

@@ -174,7 +174,8 @@ impl Control {
         let of_samples = sampling / (SAMPLES * AIM * self.budget);
         // A minute is not made up for by longer intervals.
         let of_budget = rate / (AIM * self.budget);
-        if 1.0 < ratio && of_samples <= LEAST && !was_urgent {
+        let has_spared_all = of_samples <= LEAST || MOST <= self.scale;
+        if 1.0 < ratio && has_spared_all && !was_urgent {
             if self.pace < SLOWEST {
                 self.pace = (2 * self.pace).min(SLOWEST);
             } else if 1.0 < of_budget && is_settled && self.stretch < LONGEST {

@@ -78,35 +78,23 @@ fn periods_follow_the_budget_and_sums_close() {
     assert!((share - 1e-5).abs() < 1e-9, "{share}");
 }
 
-/// No periods are long enough for ten parts per million: intervals become longer as well, and that the budget is missed is said.
+/// No periods are long enough for ten parts per million, and that is said.
 #[test]
-fn intervals_become_longer_where_the_budget_is_missed() {
-    const LONGER: &str = "intervals were longer than asked for";
+fn missed_budget_is_said() {
     let Some(_kernel) = kernel() else { return };
     let _load = [Load::syscalls(), Load::spin()];
     let made = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(made.path(), &["--cpu-budget", "0.001%"]);
-    // Twice the second that was asked for.
-    let is_longer = |it: &Daemon| names(&it.folder).iter().any(|name| 2_000 <= name.length);
-    daemon.until("longer interval", is_longer);
     daemon.until_said("CPU budget of 0.001 % was exceeded in 3 intervals in a row");
     let said = daemon.stop();
     assert!(said.contains("above the CPU budget"), "{said}");
-    let segments = segments(made.path());
-    let notes = |run: &Snapshot| run.run.notes.join("; ");
-    let longest = segments.iter().max_by_key(|(_, run)| run.run.duration);
-    let (path, longest) = longest.unwrap();
-    assert!(notes(longest).contains(LONGER), "{path}: {}", notes(longest));
-    assert!(
-        !notes(&segments[0].1).contains(LONGER),
-        "{}",
-        notes(&segments[0].1)
-    );
-    assert!(
-        segments
+    let is_noted = |run: &Snapshot| {
+        run.run
+            .notes
             .iter()
-            .any(|(_, run)| notes(run).contains("CPU budget was exceeded"))
-    );
+            .any(|note| note.contains("CPU budget was exceeded"))
+    };
+    assert!(segments(made.path()).iter().any(|(_, run)| is_noted(run)));
     assert!(0 < super::assert_segments_close(made.path()));
 }
 

@@ -294,3 +294,17 @@ fn short_lump_does_not_make_intervals_longer() {
     }
     assert_eq!(control.stretch(), 1);
 }
+
+#[test]
+fn intervals_become_longer_where_periods_are_as_long_as_they_may_be() {
+    // The least part of samples would need periods twice as long as the longest.
+    let busy = Plant {
+        per_interval: 10.0,
+        interval: 5,
+        ..steady(2.0 * MOST * SAMPLES * AIM)
+    };
+    let course = busy.run(1_800);
+    assert_eq!(course.scales.last().unwrap().0.to_bits(), MOST.to_bits());
+    let longest = course.scales.iter().map(|it| it.1).max().unwrap() / SECOND;
+    assert!(10 <= longest, "{longest}");
+}
