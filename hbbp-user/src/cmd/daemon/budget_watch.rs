@@ -37,8 +37,7 @@ impl BudgetWatch {
         run.notes.push(MISSED.to_owned());
         if !was_missed {
             tell(&format!(
-                "the CPU budget of {} % was exceeded in {IN_A_ROW} intervals in a row: {:.2} % in the last one",
-                budget, share
+                "the CPU budget of {budget} % was exceeded in {IN_A_ROW} intervals in a row: {share:.2} % in the last one"
             ));
         }
     }

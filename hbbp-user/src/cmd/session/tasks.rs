@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use hbbp_collect::Scope;
 use hbbp_model::record::{Record, Timed};
-use hbbp_model::snapshot::Run;
+use hbbp_model::snapshot::{Event, Run};
 
 /// Processes that are followed at once; what those beyond start is not counted.
 const MOST_PROCESSES: usize = 1 << 16;
@@ -54,7 +54,7 @@ impl Followed {
     /// What a reader of this run should know of them, from the last call on.
     pub(super) fn take_note(&mut self, run: &Run) -> Option<String> {
         let begun = std::mem::take(&mut self.begun);
-        let due: u64 = run.events.iter().filter_map(|event| event.due()).sum();
+        let due: u64 = run.events.iter().filter_map(Event::due).sum();
         let missing = run
             .events
             .iter()
@@ -73,8 +73,8 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_model::snapshot::Period;
     use hbbp_model::snapshot::run::Counter;
-    use hbbp_model::snapshot::{Event, Period};
 
     fn fork(parent_pid: u32, pid: u32, tid: u32) -> Timed {
         Timed {
