@@ -264,7 +264,6 @@ mod tests {
     /// Longer than a busy machine takes to end a process.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    #[expect(clippy::zombie_processes, reason = "what is tested reaps it")]
     fn child(command: &[&str]) -> Child {
         Command::new(command[0]).args(&command[1..]).spawn().unwrap()
     }
@@ -315,6 +314,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::zombie_processes, reason = "what is tested reaps it")]
     fn worker_without_a_descriptor_is_reaped_with_the_next_question() {
         let (control, its) = UnixStream::pair().unwrap();
         let ended = child(&["true"]);
