@@ -120,6 +120,8 @@ fn recorded(options: &RecordOptions) -> anyhow::Result<Recorded> {
 pub struct Intervals {
     /// `None` when it has ended.
     recording: Option<Recording>,
+    /// The recording that has ended: it is torn down with this, when its last profile may have been saved.
+    ended: Option<Recording>,
     interval: Duration,
     /// When the last interval was to end.
     due: Instant,
@@ -149,6 +151,7 @@ impl Intervals {
         Ok(Self {
             ender: recording.interrupt.ender(),
             recording: Some(recording),
+            ended: None,
             interval,
             due,
             began: due,
@@ -163,21 +166,22 @@ impl Intervals {
 
     /// Measures to the end of the interval.
     fn measure(&mut self, mut recording: Recording) -> anyhow::Result<Snapshot> {
+        let length = self.interval * recording.session.stretch();
         // Intervals keep their pace, unless too little of one is left.
-        let (paced, whole) = (self.due + self.interval, self.began + self.interval);
-        self.due = if whole <= paced + self.interval / 2 {
-            paced
-        } else {
-            whole
-        };
+        let (paced, whole) = (self.due + length, self.began + length);
+        self.due = if whole <= paced + length / 2 { paced } else { whole };
         let until = self.end.map_or(self.due, |end| end.min(self.due));
         let left = until.saturating_duration_since(Instant::now());
         let pause = recording.measure(Some(left), None)?;
         match pause {
             Pause::Time if Some(until) != self.end => {}
             // The next one ends when this one was to.
-            Pause::Budget => self.due = self.due.checked_sub(self.interval).unwrap_or(self.due),
-            Pause::Time | Pause::Signal | Pause::Exited(_) => return recording.session.finish(),
+            Pause::Budget => self.due = self.due.checked_sub(length).unwrap_or(self.due),
+            Pause::Time | Pause::Signal | Pause::Exited(_) => {
+                let last = recording.session.finish();
+                self.ended = Some(recording);
+                return last;
+            }
         }
         let snapshot = recording.session.take()?;
         self.began = Instant::now();

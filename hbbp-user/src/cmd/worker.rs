@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The supervisor is forked before the program has threads. It starts a worker for each socket that it is sent, and ends
-//! the one before of the same task. All of it ends with the program.
+//! the one before of the same task. A worker that has ended is reaped at once. All of it ends with the program.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, wait};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, kill_process, pidfd_open, setrlimit, waitpid,
+};
 use rustix::thread::{set_name, set_no_new_privs};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -83,14 +87,17 @@ fn supervise(control: UnixStream) -> anyhow::Result<()> {
     privileges::limit_thread()?;
     ignore_ends();
     let control = keep_alone(control.into())?;
-    let mut workers: [Option<Pid>; 2] = [None, None];
-    while let Some((task, sockets)) = receive(&control)? {
-        let running = workers.get(usize::from(task)).copied().flatten();
+    let mut workers: Vec<Forked> = Vec::new();
+    loop {
+        reap_until_asked(&control, &mut workers)?;
+        let Some((task, sockets)) = receive(&control)? else {
+            break;
+        };
         // It is not waited for: a file system that does not answer may hold it.
-        running.map(|worker| kill_process(worker, Signal::KILL));
-        while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
-            workers = workers.map(|worker| worker.filter(|worker| *worker != ended));
-        }
+        workers
+            .iter()
+            .filter(|worker| worker.task == task)
+            .for_each(Forked::kill);
         let Some(socket) = sockets.into_iter().next() else {
             continue;
         };
@@ -100,14 +107,57 @@ fn supervise(control: UnixStream) -> anyhow::Result<()> {
             drop(control);
             end_after(|| work(socket.into()));
         }
-        if let Some(worker) = workers.get_mut(usize::from(task)) {
-            *worker = Pid::from_raw(forked).filter(|_| 0 < forked);
+        if let Some(pid) = Pid::from_raw(forked).filter(|_| 0 < forked) {
+            let end = pidfd_open(pid, PidfdFlags::empty()).ok();
+            workers.push(Forked { task, pid, end });
         }
     }
-    for worker in workers.into_iter().flatten() {
-        let _ = kill_process(worker, Signal::KILL);
-    }
+    workers.iter().for_each(Forked::kill);
     Ok(())
+}
+
+/// A worker that was forked, and is not reaped yet: nobody else can have its process id.
+struct Forked {
+    task: u8,
+    pid: Pid,
+    /// Readable when it has ended. Where there is none, its end is seen with the next question.
+    end: Option<OwnedFd>,
+}
+
+impl Forked {
+    fn kill(&self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+    }
+
+    /// Whether it has not ended; where it has, it is reaped.
+    fn is_running(&self) -> bool {
+        matches!(
+            waitpid(Some(self.pid), WaitOptions::NOHANG),
+            Ok(None) | Err(Errno::INTR)
+        )
+    }
+}
+
+/// Reaps workers as they end, until a socket for a new one comes or the program ends.
+fn reap_until_asked(control: &OwnedFd, workers: &mut Vec<Forked>) -> anyhow::Result<()> {
+    loop {
+        workers.retain(Forked::is_running);
+        let ends = workers.iter().filter_map(|worker| worker.end.as_ref());
+        let mut waited: Vec<PollFd<'_>> = std::iter::once(PollFd::new(control, PollFlags::IN))
+            .chain(ends.map(|end| PollFd::new(end, PollFlags::IN)))
+            .collect();
+        match poll(&mut waited, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("failed to wait for workers"),
+        }
+        if waited
+            .first()
+            .is_some_and(|control| !control.revents().is_empty())
+        {
+            workers.retain(Forked::is_running);
+            return Ok(());
+        }
+    }
 }
 
 /// Parses, within limits.
@@ -199,5 +249,85 @@ fn ignore_ends() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: sets how a signal is handled, to a handler that is not code of ours.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::{Child, Command};
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Longer than a busy machine takes to end a process.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn child(command: &[&str]) -> Child {
+        Command::new(command[0]).args(&command[1..]).spawn().unwrap()
+    }
+
+    fn forked(child: &Child) -> Forked {
+        let pid = Pid::from_child(child);
+        Forked {
+            task: LAYOUTS,
+            pid,
+            end: Some(pidfd_open(pid, PidfdFlags::empty()).unwrap()),
+        }
+    }
+
+    fn wait_for_end(child: &Child) {
+        let (path, start) = (format!("/proc/{}", child.id()), Instant::now());
+        while Path::new(&path).exists() {
+            assert!(start.elapsed() < PATIENCE, "it is not reaped");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn workers_that_end_are_reaped_while_nobody_asks() {
+        let (control, its) = UnixStream::pair().unwrap();
+        let children = [
+            child(&["true"]),
+            child(&["sleep", "1000"]),
+            child(&["sleep", "1000"]),
+        ];
+        let mut workers: Vec<Forked> = children.iter().map(forked).collect();
+        let pids = children.each_ref().map(Pid::from_child);
+        let reaping = thread::spawn(move || {
+            reap_until_asked(&its.into(), &mut workers).unwrap();
+            workers.len()
+        });
+        let [ended, killed, running] = &children;
+        wait_for_end(ended);
+        kill_process(pids[1], Signal::KILL).unwrap();
+        wait_for_end(killed);
+        send(&control, LAYOUTS, &[]).unwrap();
+        assert_eq!(reaping.join().unwrap(), 1, "one runs on");
+        kill_process(pids[2], Signal::KILL).unwrap();
+        assert!(
+            waitpid(Some(pids[2]), WaitOptions::empty()).is_ok(),
+            "{}",
+            running.id()
+        );
+    }
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "what is tested reaps it")]
+    fn worker_without_a_descriptor_is_reaped_with_the_next_question() {
+        let (control, its) = UnixStream::pair().unwrap();
+        let ended = child(&["true"]);
+        let mut workers = vec![Forked {
+            end: None,
+            ..forked(&ended)
+        }];
+        // Readable when it has ended, which is then not reaped yet.
+        let end = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty()).unwrap();
+        poll(&mut [PollFd::new(&end, PollFlags::IN)], None).unwrap();
+        send(&control, LAYOUTS, &[]).unwrap();
+        reap_until_asked(&its.into(), &mut workers).unwrap();
+        assert!(workers.is_empty());
+        wait_for_end(&ended);
     }
 }

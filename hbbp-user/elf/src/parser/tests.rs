@@ -111,6 +111,43 @@ fn worker_that_does_not_answer_is_given_up() {
     assert_eq!(*failures.lock().unwrap(), [Failure::TimedOut; 2]);
 }
 
+/// As one that shares its CPU with many others: what it may take is its own time, not that of the clock.
+#[test]
+fn worker_that_gets_little_of_a_cpu_is_waited_for() {
+    let (parser, failures, starts) = worker(PATIENT, |socket| {
+        thread::sleep(FILE_CPU + Duration::from_millis(100));
+        serve(&socket, || {}, || Duration::from_millis(3)).unwrap();
+    });
+    assert_eq!(summary(&Parser::Here), summary(&parser));
+    assert!(failures.lock().unwrap().is_empty());
+    assert_eq!(starts.load(Ordering::Relaxed), 2);
+    // What was spent is its own time as well, once for each of the two.
+    assert_eq!(parser.spent(), 6_000_000);
+}
+
+/// The thread that asks reads rings meanwhile.
+#[test]
+fn files_of_a_slow_worker_hold_nobody_up() {
+    let (release, held) = std::sync::mpsc::sync_channel::<()>(0);
+    let held = Arc::new(Mutex::new(held));
+    let (parser, failures, _) = worker(PATIENT, move |socket| {
+        // Until the other end is dropped.
+        let _ = held.lock().unwrap().recv();
+        serve(&socket, || {}, || Duration::ZERO).unwrap();
+    });
+    let maps = ["7f10 20 one\n", "7f10 20 two\n", "7f10 20 three\n"];
+    let mut answers: Vec<_> = maps
+        .iter()
+        .map(|map| parser.perf_map(&ByteSource::Memory(map.as_bytes().to_vec())))
+        .collect();
+    assert!(answers.iter_mut().all(|answer| parser.wait(answer).is_none()));
+    drop(release);
+    for answer in answers {
+        assert!(found(answer).function_at(ImageAddr(0x7f10)).is_some());
+    }
+    assert!(failures.lock().unwrap().is_empty());
+}
+
 #[test]
 fn worker_that_answers_byte_by_byte_is_given_up() {
     let (parser, failures, _) = worker(Duration::from_millis(100), |mut socket| {

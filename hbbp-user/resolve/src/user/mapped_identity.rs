@@ -92,7 +92,7 @@ impl Page {
                 0,
             )
         };
-        (at != libc::MAP_FAILED).then(|| Self(at.addr() as u64))
+        (at != libc::MAP_FAILED).then(|| Self(at.expose_provenance() as u64))
     }
 }
 

@@ -7,6 +7,8 @@
 //!
 //! Where samples have only the least part left and all together still takes more, what is done again and again is done less
 //! often ([`Control::pace`]). It begins with the slowest: in the first minute every text and every name is new.
+//! Where that is not enough either, intervals become longer ([`Control::stretch`]): what each one costs to resolve, write, merge
+//! and estimate is then spent less often.
 //!
 //! What is aimed at is [`AIM`] of the budget, or the constant rate at which no minute to come takes more than [`LIMIT`] of it,
 //! if that is less: a minute remembers what was spent in it.
@@ -43,6 +45,8 @@ pub(crate) struct Control {
     urgent: bool,
     /// By what the time between two looks is longer than usual.
     pace: u32,
+    /// By what intervals are longer than asked for.
+    stretch: u32,
     /// Whether the interval before was whole and its scale that of the one before it: user space works on an interval in the
     /// next one, so that only then what it takes is known.
     settled: bool,
@@ -79,7 +83,10 @@ const LEAST: f64 = 1.5;
 /// The longest time between two looks, in usual ones: 0.4 s between two readings of records, 16 s between two drains.
 const SLOWEST: u32 = 8;
 
-/// Below this part of what is aimed at, looks come twice as often.
+/// The longest interval, in those that were asked for.
+const LONGEST: u32 = 16;
+
+/// Below this part of what is aimed at, intervals become half as long, and then looks come twice as often.
 const SLACK: f64 = 0.4;
 
 /// The longest steps to longer and to shorter periods.
@@ -104,6 +111,7 @@ impl Control {
             excess: (now, spent.sampling, 0.0),
             urgent: false,
             pace: SLOWEST,
+            stretch: 1,
             settled: false,
         }
     }
@@ -111,6 +119,11 @@ impl Control {
     /// By what the time between two looks is to be longer than usual: 1 to [`SLOWEST`].
     pub(crate) const fn pace(&self) -> u32 {
         self.pace
+    }
+
+    /// By what intervals are to be longer than asked for: 1 to [`LONGEST`].
+    pub(crate) const fn stretch(&self) -> u32 {
+        self.stretch
     }
 
     /// The scale now.
@@ -159,11 +172,24 @@ impl Control {
         let ratio = rate / self.aim(now).max(self.budget / 1e3);
         let is_settled = std::mem::replace(&mut self.settled, !was_urgent) && !was_urgent;
         let of_samples = sampling / (SAMPLES * AIM * self.budget);
-        if 1.0 < ratio && of_samples <= LEAST && !was_urgent {
-            self.pace = (2 * self.pace).min(SLOWEST);
-        } else if ratio < SLACK && is_settled && 1 < self.pace {
+        // A minute is not made up for by longer intervals.
+        let of_budget = rate / (AIM * self.budget);
+        let has_spared_all = of_samples <= LEAST || MOST <= self.scale;
+        if 1.0 < ratio && has_spared_all && !was_urgent {
+            if self.pace < SLOWEST {
+                self.pace = (2 * self.pace).min(SLOWEST);
+            } else if 1.0 < of_budget && is_settled && self.stretch < LONGEST {
+                self.stretch *= 2;
+                self.settled = false;
+                return self.scale;
+            }
+        } else if ratio < SLACK && is_settled && 1 < self.stretch.max(self.pace) {
             // Shorter periods wait until this is seen.
-            self.pace /= 2;
+            if 1 < self.stretch {
+                self.stretch /= 2;
+            } else {
+                self.pace /= 2;
+            }
             self.settled = false;
             return self.scale;
         }

@@ -83,6 +83,11 @@ impl Budget {
         self.control.pace()
     }
 
+    /// By what intervals are to be longer than asked for.
+    pub(super) const fn stretch(&self) -> u32 {
+        self.control.stretch()
+    }
+
     /// For how many seconds records rested since the last call: a second that was begun is reported as a whole one, once.
     pub(super) fn take_rested(&mut self) -> u64 {
         let seconds = self.account.rested(now()).div_ceil(1_000_000_000);

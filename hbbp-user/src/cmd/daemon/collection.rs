@@ -22,44 +22,48 @@ pub(super) enum Pause {
 }
 
 /// Delivers interval after interval, until one collection ends without an error, or their receiver is gone: then the
-/// daemon is to end.
+/// daemon is to end. Returns the collection that ended so, to be dropped when what it delivered is written.
 pub(super) fn collect<I>(
     first: I,
     open: impl Fn() -> anyhow::Result<I>,
     mut deliver: impl FnMut(Snapshot) -> ControlFlow<()>,
     mut pause: impl FnMut(Duration) -> Pause,
     counters: &Counters,
-) where
+) -> Option<I>
+where
     I: Iterator<Item = anyhow::Result<Snapshot>>,
 {
     let mut measured = Instant::now();
     let mut next_pause = FIRST_PAUSE;
     let mut opened = Ok(first);
     loop {
-        let failed = opened.and_then(|intervals| {
+        let failed = opened.and_then(|mut intervals| {
             if next_pause != FIRST_PAUSE {
                 counters.add(Counter::GapSeconds, measured.elapsed().as_secs() + 1);
                 tell("measuring again");
             }
-            for snapshot in intervals {
+            for snapshot in &mut intervals {
                 let snapshot = snapshot?;
                 measured = Instant::now();
                 next_pause = FIRST_PAUSE;
                 counters.add(Counter::Intervals, 1);
                 if deliver(snapshot).is_break() {
-                    return Ok(());
+                    break;
                 }
             }
-            Ok(())
+            Ok(intervals)
         });
-        let Err(error) = failed else { return };
+        let error = match failed {
+            Ok(ended) => return Some(ended),
+            Err(error) => error,
+        };
         counters.add(Counter::Restarts, 1);
         tell(&format!(
             "collection failed, next try in {next_pause:?}: {}",
             error_in_words(&error)
         ));
         if pause(next_pause) == Pause::End {
-            return;
+            return None;
         }
         next_pause = LONGEST_PAUSE.min(2 * next_pause);
         opened = open();
@@ -124,7 +128,8 @@ mod tests {
         let counters = Counters::default();
         let open = || -> anyhow::Result<Planned> { panic!("opened again") };
         let deliver = |_| ControlFlow::Continue(());
-        collect(intervals(&[false]), open, deliver, |_| Pause::End, &counters);
+        let ended = collect(intervals(&[false]), open, deliver, |_| Pause::End, &counters);
+        assert!(ended.is_none());
         assert_eq!(counters.get(Counter::Restarts), 1);
     }
 
@@ -134,7 +139,9 @@ mod tests {
         let open = || -> anyhow::Result<Planned> { panic!("opened again") };
         let pause = |_| panic!("paused");
         let three = intervals(&[true, true, true]);
-        collect(three, open, |_| ControlFlow::Break(()), pause, &counters);
+        let ended = collect(three, open, |_| ControlFlow::Break(()), pause, &counters);
         assert_eq!(counters.get(Counter::Intervals), 1);
+        // It is handed back as it is, so that it can be torn down later.
+        assert_eq!(ended.unwrap().len(), 2);
     }
 }

@@ -35,6 +35,9 @@ macro_rules! counters {
 counters! {
     Intervals, "intervals", None,
         "Intervals measured";
+    BudgetMissed, "budget_missed",
+        Some(["interval", "intervals", "above the CPU budget, each after two others in a row"]),
+        "Intervals that took more CPU time than the budget, from the third in a row on";
     SegmentsWritten, "segments_written", None,
         "Segments written for intervals";
     IntervalsRefused, "intervals_refused",

@@ -49,6 +49,8 @@ pub(super) struct Keeper {
     host: Option<String>,
     /// What was not written yet: all of it becomes one segment.
     waiting: Option<(Name, Vec<Snapshot>)>,
+    /// Whether what an earlier daemon merged was compared with what it left. What this one writes is held by nothing before it.
+    is_settled: bool,
     /// Segments that are not merged: they cannot be read, are too large together, or are not what their names say.
     left_alone: BTreeSet<Name>,
     /// Memory in bytes for intervals that wait, and for segments that are merged.
@@ -77,6 +79,7 @@ impl Keeper {
             counters,
             metrics,
             waiting: None,
+            is_settled: false,
             left_alone: BTreeSet::new(),
             // The other half is what measuring takes.
             memory: usize::try_from(memory_budget / 2).unwrap_or(usize::MAX),
@@ -222,13 +225,19 @@ impl Keeper {
         self.count_foreign(&listing);
         let sizes: BTreeMap<Name, u64> = listing.segments.iter().copied().collect();
         let mut names = listing.names();
-        for nest in nests(&names) {
-            if !nest.inner.is_subset(&self.left_alone) {
+        for nest in nests(&names).into_iter().filter(|nest| !nest.inner.is_empty()) {
+            if !self.is_settled {
                 for held in self.settle(&nest, &sizes)? {
                     names.remove(&held);
                 }
+            } else if self.left_alone.insert(nest.outer) {
+                tell(&format!(
+                    "{} is named as if it held segments of this daemon: it is left alone, and compared at the next start",
+                    nest.outer
+                ));
             }
         }
+        self.is_settled = true;
         let kept = listing
             .segments
             .into_iter()
@@ -261,7 +270,7 @@ impl Keeper {
         let Read { held, damaged, .. } = if fits {
             match read_once(self.folder.path(), &names) {
                 Some(read) => read,
-                // Somebody removed one: what is left is looked at next time.
+                // Somebody removed one: what is left is looked at after the next start.
                 None => return Ok(Vec::new()),
             }
         } else {
@@ -340,9 +349,12 @@ impl Keeper {
             self.counters.add(Counter::MergesFailed, 1);
             return Err(error.context("cannot write merged segments"));
         }
+        // Until all are removed: what stays is compared with it.
+        self.is_settled = false;
         for name in group {
             self.folder.remove(name)?;
         }
+        self.is_settled = true;
         let n_merged = u64::try_from(group.len()).unwrap_or(u64::MAX);
         self.counters.add(Counter::SegmentsMerged, n_merged);
         Ok(())

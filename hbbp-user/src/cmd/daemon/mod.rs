@@ -14,6 +14,7 @@
 //! Nothing that goes wrong while it runs ends it: it is counted (`counters`), reported once on standard error, and
 //! tried again.
 
+mod budget_watch;
 mod collection;
 pub mod counters;
 mod keeper;
@@ -39,6 +40,7 @@ use super::privileges;
 use super::record::{Intervals, RecordOptions};
 use super::worker;
 use crate::advice::error_in_words;
+use budget_watch::BudgetWatch;
 use collection::{Pause, collect};
 use counters::{Counter, Counters};
 use hbbp_elf::parser::Failure;
@@ -142,8 +144,11 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// Collects, and hands to the other threads what is delivered.
-    fn run(self, collecting: impl FnOnce(&mut dyn FnMut(Snapshot) -> ControlFlow<()>)) -> anyhow::Result<()> {
+    /// Collects, and hands to the other threads what is delivered. What `collecting` returns is dropped when all is written.
+    fn run<M>(
+        self,
+        collecting: impl FnOnce(&mut dyn FnMut(Snapshot) -> ControlFlow<()>) -> M,
+    ) -> anyhow::Result<()> {
         let Self { keeper, counters, .. } = self;
         let (work, received) = sync_channel::<Work>(WAITING);
         let end = &Notify::new();
@@ -175,13 +180,16 @@ impl Beside<'_> {
                 work,
                 counters,
                 lost: Duration::ZERO,
+                watch: BudgetWatch::default(),
             };
-            collecting(&mut |snapshot| delivery.deliver(snapshot));
+            let measured = collecting(&mut |snapshot| delivery.deliver(snapshot));
             drop(delivery);
             // The server holds a sender to the segment thread, which ends when no sender is left.
             end.notify_one();
             let served = serving.map(|it| ended(it, "metrics"));
             let kept = ended(keeping, "segments");
+            // What measured is torn down when its last interval is on the disk, whatever that does.
+            drop(measured);
             served.transpose()?;
             kept
         })
@@ -215,4 +223,57 @@ fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> 
 fn ignore_hangup() {
     // SAFETY: sets how a signal is handled, to a handler that is not code of ours.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+    use hbbp_model::segments::Listing;
+    use hbbp_model::snapshot::Process;
+
+    /// Stands for what measures: says how many segments there are when it is torn down.
+    struct Measuring {
+        folder: PathBuf,
+        seen: Sender<usize>,
+    }
+
+    impl Drop for Measuring {
+        fn drop(&mut self) {
+            let listing = Listing::read(&self.folder).unwrap();
+            self.seen.send(listing.segments.len()).unwrap();
+        }
+    }
+
+    #[test]
+    fn last_interval_is_written_before_anything_is_torn_down() {
+        let made = tempfile::tempdir().unwrap();
+        let counters = Arc::new(Counters::default());
+        let folder = Folder::open(made.path()).unwrap();
+        let limits = Limits {
+            disk: None,
+            age: None,
+        };
+        let keeper = Keeper::open(folder, limits, 64 << 20, Arc::clone(&counters), None).unwrap();
+        let beside = Beside {
+            keeper,
+            serving: None,
+            is_private: false,
+            counters: &counters,
+        };
+        let (seen, torn_down) = channel();
+        let folder = made.path().to_owned();
+        let collecting = |deliver: &mut dyn FnMut(Snapshot) -> ControlFlow<()>| {
+            let mut last = Snapshot {
+                processes: vec![Process::default()],
+                ..Snapshot::default()
+            };
+            last.run.duration = 1_000_000_000;
+            assert!(deliver(last).is_continue());
+            Measuring { folder, seen }
+        };
+        beside.run(collecting).unwrap();
+        assert_eq!(torn_down.recv().unwrap(), 1);
+    }
 }

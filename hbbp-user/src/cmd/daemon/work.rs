@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::budget_watch::BudgetWatch;
 use super::counters::{Counter, Counters};
 use hbbp_model::snapshot::Snapshot;
 
@@ -36,6 +37,7 @@ pub(super) struct Delivery<'a> {
     pub(super) counters: &'a Counters,
     /// Length of the intervals that were lost since the last one that was taken.
     pub(super) lost: Duration,
+    pub(super) watch: BudgetWatch,
 }
 
 impl Delivery<'_> {
@@ -49,6 +51,7 @@ impl Delivery<'_> {
             let lost = u64::try_from(self.lost.as_nanos()).unwrap_or(u64::MAX);
             snapshot.run.note_unmeasured(note, lost);
         }
+        self.watch.look(&mut snapshot.run, self.counters);
         let duration = Duration::from_nanos(snapshot.run.duration);
         match self.work.try_send(Work::Keep(Box::new(snapshot))) {
             Ok(()) => self.lost = Duration::ZERO,
@@ -77,6 +80,7 @@ mod tests {
             work,
             counters: &counters,
             lost: Duration::ZERO,
+            watch: BudgetWatch::default(),
         };
         let interval = || {
             let mut snapshot = Snapshot::default();

@@ -26,6 +26,9 @@ impl Session {
             budget.note_records(&reading.records);
         }
         let is_patch = |record: &Record| matches!(record, Record::TextPoke { .. });
+        if let Some(followed) = &mut self.followed {
+            followed.note_records(&reading.records);
+        }
         // Patches before the interval do not split it: the kernel switches static keys when perf events are opened, and
         // an extra drain for these would only cost samples.
         let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);

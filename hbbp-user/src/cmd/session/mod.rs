@@ -4,6 +4,7 @@
 mod drains;
 mod following;
 mod running;
+mod tasks;
 
 pub use running::EndedProcesses;
 pub(super) use running::{DRAIN_EVERY, SIDEBAND_EVERY, Session};

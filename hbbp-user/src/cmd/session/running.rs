@@ -8,6 +8,7 @@ use std::time::Duration;
 use procfs::{Current as _, LoadAverage};
 use tokio::time::Instant;
 
+use super::tasks::Followed;
 use crate::advice::{notes_in_words, words};
 use crate::cmd::budget::Budget;
 use crate::cmd::interval::Counts;
@@ -59,6 +60,9 @@ const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): sa
 const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
                             uses instruction samples only";
 
+/// Note of an interval that was to be longer than asked for. How much longer, its duration says.
+const STRETCHED: &str = "to keep the CPU budget, intervals were longer than asked for";
+
 /// What becomes of processes that have ended when a profile is taken ([`Snapshot::join_ended`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EndedProcesses {
@@ -106,6 +110,8 @@ pub(crate) struct Session {
     pub(crate) budget: Option<Budget>,
     /// What becomes of processes that have ended when a profile is taken.
     pub(crate) ended: EndedProcesses,
+    /// The tasks that events follow, where they do.
+    pub(super) followed: Option<Followed>,
 }
 
 /// What is known when sampling has stopped: the facts of the run, what the programs lost, and the last counts.
@@ -182,6 +188,7 @@ impl Session {
             stacks: StacksSeen::NotYet,
             budget,
             ended: EndedProcesses::Apart,
+            followed: Followed::of(&plan.scope),
         })
     }
 
@@ -193,6 +200,11 @@ impl Session {
     /// By what the time between two looks is longer than usual, because of a budget.
     pub(crate) fn pace(&self) -> u32 {
         self.budget.as_ref().map_or(1, Budget::pace)
+    }
+
+    /// By what intervals are to be longer than asked for, because of a budget.
+    pub(crate) fn stretch(&self) -> u32 {
+        self.budget.as_ref().map_or(1, Budget::stretch)
     }
 
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
@@ -222,15 +234,16 @@ impl Session {
         Ok(snapshot)
     }
 
-    /// Stops sampling, and returns what was measured since the last profile was taken.
-    pub(crate) fn finish(self) -> anyhow::Result<Snapshot> {
-        Ok(self.finish_with_slices()?.0)
+    /// Stops sampling, and returns what was measured since the last profile was taken. Events and maps stay open until this is
+    /// dropped, so that what was measured can be saved before.
+    pub(crate) fn finish(&mut self) -> anyhow::Result<Snapshot> {
+        let closed = self.end()?;
+        Ok(self.snapshot(closed))
     }
 
     /// The same, with what was counted in each slice where these are distinguished.
     pub(crate) fn finish_with_slices(mut self) -> anyhow::Result<(Snapshot, Option<Slices>)> {
-        let closed = self.end()?;
-        let snapshot = self.snapshot(closed);
+        let snapshot = self.finish()?;
         Ok((snapshot, self.collector.take_slices()))
     }
 
@@ -260,9 +273,13 @@ impl Session {
         run.classes = totals.classes;
         run.notes.extend(notes_in_words(totals.notes));
         run.notes.extend(paced(self.pace()));
+        run.notes
+            .extend((1 < self.stretch()).then(|| STRETCHED.to_owned()));
         if self.stacks == StacksSeen::Empty {
             run.note_unmeasured(EMPTY_STACKS.to_owned(), Run::WHOLE);
         }
+        let unfinished = self.followed.as_mut().and_then(|tasks| tasks.take_note(&run));
+        run.notes.extend(unfinished);
         if let Some(before) = &self.cpu_times {
             CpuTimes::read().add_since(before, &mut run.events);
         }

@@ -78,6 +78,26 @@ fn periods_follow_the_budget_and_sums_close() {
     assert!((share - 1e-5).abs() < 1e-9, "{share}");
 }
 
+/// No periods are long enough for ten parts per million, and that is said.
+#[test]
+fn missed_budget_is_said() {
+    let Some(_kernel) = kernel() else { return };
+    let _load = [Load::syscalls(), Load::spin()];
+    let made = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(made.path(), &["--cpu-budget", "0.001%"]);
+    daemon.until_said("CPU budget of 0.001 % was exceeded in 3 intervals in a row");
+    let said = daemon.stop();
+    assert!(said.contains("above the CPU budget"), "{said}");
+    let is_noted = |run: &Snapshot| {
+        run.run
+            .notes
+            .iter()
+            .any(|note| note.contains("CPU budget was exceeded"))
+    };
+    assert!(segments(made.path()).iter().any(|(_, run)| is_noted(run)));
+    assert!(0 < super::assert_segments_close(made.path()));
+}
+
 /// Seconds without records of processes that a segment states.
 fn rested(path: &str) -> u64 {
     let run = read_runs(Path::new(path)).unwrap().remove(0);

@@ -274,16 +274,21 @@ fn worker_that_is_killed_is_replaced_and_counted() {
         let [supervisor, worker] = parsers(&daemon);
         // SAFETY: a signal to the worker, which its supervisor has not waited for.
         assert_eq!(unsafe { libc::kill(worker.cast_signed(), libc::SIGKILL) }, 0);
+        let children = || {
+            let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+            fs::read_to_string(children).unwrap()
+        };
+        // Before another one is asked for.
+        daemon.until("end of the worker", |_| {
+            !children().split_whitespace().any(|pid| pid.parse() == Ok(worker))
+        });
         daemon.until("another worker", |_| {
             // A file that it has not seen yet.
             let copy = made.path().join("copy");
             fs::copy(&path, &copy).unwrap();
             map_and_run(&copy, TIMES / 100);
             fs::remove_file(&copy).unwrap();
-            let children = format!("/proc/{supervisor}/task/{supervisor}/children");
-            let children = fs::read_to_string(children).unwrap();
-            // It is waited for when the next one starts.
-            !children.split_whitespace().any(|pid| pid.parse() == Ok(worker))
+            !children().is_empty()
         });
         let n_before = super::intervals(&super::names(&daemon.folder)).len();
         daemon.until_intervals(n_before + 2);

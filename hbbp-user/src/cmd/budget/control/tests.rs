@@ -20,6 +20,8 @@ struct Plant {
     /// In a lump at the begin of the next interval, for its length, and for each of its samples' cost.
     lump: f64,
     per_sample: f64,
+    /// The same for each interval, whatever its length, in seconds of the budget.
+    per_interval: f64,
     interval: u64,
     noise: Vec<f64>,
 }
@@ -61,10 +63,11 @@ impl Plant {
             user += work + unit * self.fixed * looks * noise;
             course.spent.push(user + sampling - before);
             let urgent = control.is_urgent(now, spent(user, sampling));
-            if urgent || self.interval * SECOND <= now - began {
+            if urgent || self.interval * u64::from(control.stretch()) * SECOND <= now - began {
                 course.scales.push((control.scale(), now - began));
                 control.next(now, spent(user, sampling));
                 lump += self.lump * BUDGET * (now - began) as f64 + self.per_sample * of_interval;
+                lump += self.per_interval * BUDGET * SECOND as f64;
                 (began, of_interval) = (now, 0.0);
             }
         }
@@ -88,6 +91,7 @@ fn steady(demand: f64) -> Plant {
         fixed: 0.1,
         lump: 0.1,
         per_sample: 0.5,
+        per_interval: 0.0,
         interval: 60,
         noise: vec![1.0],
     }
@@ -108,7 +112,7 @@ proptest! {
             from += length;
             (from, demand)
         });
-        let plant = Plant { demand: demand.collect(), fixed, lump, per_sample, interval, noise };
+        let plant = Plant { demand: demand.collect(), fixed, lump, per_sample, per_interval: 0.0, interval, noise };
         let course = plant.run(1_800);
         let worst = course.worst_minute();
         prop_assert!(worst <= 1.2, "{worst}");
@@ -206,4 +210,101 @@ fn cheap_intervals_make_looks_more_frequent() {
     }
     assert_eq!(paces[0], SLOWEST);
     assert!(paces.is_sorted_by(|a, b| a >= b) && paces[8] == 1, "{paces:?}");
+}
+
+/// What the last ten minutes took, in budgets.
+fn last_minutes(course: &Course) -> f64 {
+    let ticks = (10 * MINUTE / TICK) as usize;
+    course.spent[course.spent.len() - ticks..].iter().sum::<f64>() / (BUDGET * 600e9)
+}
+
+#[test]
+fn intervals_become_longer_where_each_one_costs_more_than_the_budget() {
+    for interval in [5, 10, 60] {
+        // Two budgets, if intervals were as long as asked for.
+        let busy = Plant {
+            per_interval: 2.0 * interval as f64,
+            interval,
+            ..steady(0.5)
+        };
+        let course = busy.run(3_600);
+        let last = last_minutes(&course);
+        assert!((0.3..=1.0).contains(&last), "{interval} s: {last}");
+        let longest = course.scales.iter().map(|it| it.1).max().unwrap() / SECOND;
+        assert!(
+            (4 * interval..=8 * interval).contains(&longest),
+            "{interval} s: {longest}"
+        );
+    }
+}
+
+/// An interval that takes a part of what is aimed at in user space, and ends after as long as control says.
+fn interval_that_takes(control: &mut Control, at: &mut (u64, Spent), part: f64) {
+    let length = 10 * SECOND * u64::from(control.stretch());
+    at.0 += length;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number"
+    )]
+    let user = (part * AIM * BUDGET * length as f64) as u64;
+    at.1.user += user;
+    control.next(at.0, at.1);
+}
+
+#[test]
+fn intervals_are_as_long_as_asked_for_again_when_they_cost_little() {
+    let mut control = Control::new(SHARE, N_CPUS, 0, Spent::default());
+    let mut at = (0, Spent::default());
+    let mut take = |part: f64, times: usize| {
+        let mut stretches = Vec::new();
+        for _ in 0..times {
+            interval_that_takes(&mut control, &mut at, part);
+            stretches.push((control.stretch(), control.pace()));
+        }
+        stretches
+    };
+    let longer = take(1.5, 10);
+    // One interval shows what the one before it costs.
+    assert_eq!(
+        longer.iter().map(|it| it.0).collect::<Vec<_>>(),
+        [1, 2, 2, 4, 4, 8, 8, 16, 16, 16]
+    );
+    // Between both nothing changes.
+    assert!(take(0.7, 4).iter().all(|it| it.0 == LONGEST));
+    let shorter = take(0.1, 12);
+    assert!(shorter.is_sorted_by(|a, b| b.0 <= a.0), "{shorter:?}");
+    assert_eq!(shorter.last().unwrap().0, 1, "{shorter:?}");
+    // Looks become more frequent when intervals are short again, not before.
+    assert!(
+        shorter
+            .iter()
+            .all(|(stretch, pace)| *stretch == 1 || *pace == SLOWEST),
+        "{shorter:?}"
+    );
+}
+
+#[test]
+fn short_lump_does_not_make_intervals_longer() {
+    let mut control = Control::new(SHARE, N_CPUS, 0, Spent::default());
+    let mut at = (0, Spent::default());
+    // The minute remembers the first interval, which alone was above the budget.
+    for part in [3.0, 0.8, 0.8, 0.8] {
+        interval_that_takes(&mut control, &mut at, part);
+    }
+    assert_eq!(control.stretch(), 1);
+}
+
+#[test]
+fn intervals_become_longer_where_periods_are_as_long_as_they_may_be() {
+    // The least part of samples would need periods twice as long as the longest.
+    let busy = Plant {
+        per_interval: 10.0,
+        interval: 5,
+        ..steady(2.0 * MOST * SAMPLES * AIM)
+    };
+    let course = busy.run(1_800);
+    assert_eq!(course.scales.last().unwrap().0.to_bits(), MOST.to_bits());
+    let longest = course.scales.iter().map(|it| it.1).max().unwrap() / SECOND;
+    assert!(10 <= longest, "{longest}");
 }

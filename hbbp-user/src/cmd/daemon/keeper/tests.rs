@@ -109,6 +109,39 @@ fn segment_that_only_is_named_like_a_merged_one_removes_nothing() {
     }
 }
 
+/// Found by a soak: each interval was compared with it again, and nothing was merged any more.
+#[test]
+fn segment_that_comes_later_and_is_named_like_a_merged_one_changes_nothing() {
+    let of = |runs: &[Snapshot]| encode_runs(runs, Compression::Fast).unwrap();
+    let others = [
+        // Names that hold all to come, and one that holds what would be merged first.
+        (name(0, 9_000), Vec::new()),
+        (name(0, 9_000), of(&[minute(1440, "here")])),
+        (name(0, 100), of(&[minute(3, "elsewhere")])),
+        (name(0, 15), Vec::new()),
+    ];
+    for (planted, bytes) in others {
+        let made = tempfile::tempdir().unwrap();
+        let counters = Arc::new(Counters::default());
+        let folder = Folder::open(made.path()).unwrap();
+        let mut keeper =
+            Keeper::open(folder, Limits::default(), 64 << 20, Arc::clone(&counters), None).unwrap();
+        keeper.keep(minute(0, "here"));
+        let path = made.path().join(planted.to_string());
+        std::fs::write(&path, &bytes).unwrap();
+        (1..40)
+            .chain(100..105)
+            .for_each(|n| keeper.keep(minute(n, "here")));
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{planted}");
+        let listing = Listing::read(made.path()).unwrap();
+        let kept: BTreeSet<u64> = listing.names().iter().flat_map(Name::intervals).collect();
+        assert!((0..45).all(|n| kept.contains(&n)), "{planted}: {kept:?}");
+        assert_eq!(counters.get(Counter::SegmentsHeld), 0);
+        // The first minute is on the other side of it.
+        assert!(39 <= counters.get(Counter::SegmentsMerged), "{planted}");
+    }
+}
+
 #[test]
 fn what_a_killed_daemon_had_merged_is_removed() {
     let merged = united((0..20).map(|n| minute(n, "here")));

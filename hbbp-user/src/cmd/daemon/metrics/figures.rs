@@ -28,8 +28,10 @@ pub(super) struct Figures {
     time: Family<TimeLabels, Amount>,
     period: Family<EventLabels, Level>,
     measured: Amount,
+    build: Family<BuildLabels, Level>,
     own: Own,
     interval: Level,
+    last_interval: Level,
     last_start: Level,
 }
 
@@ -63,6 +65,11 @@ struct EventLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct LossLabels {
     loss: &'static str,
 }
@@ -70,11 +77,18 @@ struct LossLabels {
 /// The dimensions of the mix; their values are names of fixed tables.
 pub(super) const MIX: [Dimension; 3] = [Dimension::Ring, Dimension::Category, Dimension::Extension];
 
+/// The unit of a share, in the singular as Prometheus has it (best practices, "Metric and label naming").
+fn ratio() -> Quantity {
+    Quantity::Other("ratio".to_owned())
+}
+
 impl Figures {
     /// The figures of a daemon that has measured nothing yet: losses are there from the start.
     pub(super) fn new(registry: &mut Registry, interval: Duration) -> Self {
         let figures = Self::default();
         figures.interval.set(interval.as_secs_f64());
+        let version = env!("CARGO_PKG_VERSION");
+        figures.build.get_or_create(&BuildLabels { version }).set(1.0);
         for loss in Loss::ALL {
             let _ = figures.losses.get_or_create(&LossLabels { loss: loss.id() });
         }
@@ -83,6 +97,11 @@ impl Figures {
     }
 
     fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "build_info",
+            "The version of hbbp-sys that measures; always 1",
+            self.build.clone(),
+        );
         registry.register(
             "mix",
             "Estimated amounts by ring, category and extension; the unit says whether these are executions",
@@ -108,7 +127,7 @@ impl Figures {
         registry.register_with_unit(
             "completeness",
             "Received over expected samples in the last interval",
-            Quantity::Ratios,
+            ratio(),
             self.completeness.clone(),
         );
         registry.register(
@@ -140,7 +159,7 @@ impl Figures {
         registry.register_with_unit(
             "cpu_budget",
             "Share of the time of all CPUs that own_cpu and own_sampling may take; 0 where there is no budget",
-            Quantity::Ratios,
+            ratio(),
             self.own.budget.clone(),
         );
         registry.register_with_unit(
@@ -151,9 +170,15 @@ impl Figures {
         );
         registry.register_with_unit(
             "interval",
-            "Length of an interval",
+            "Length of an interval that was asked for",
             Quantity::Seconds,
             self.interval.clone(),
+        );
+        registry.register_with_unit(
+            "last_interval",
+            "Length of the last interval: longer than asked for where the CPU budget needs it",
+            Quantity::Seconds,
+            self.last_interval.clone(),
         );
         registry.register_with_unit(
             "last_interval_start_time",
@@ -201,6 +226,7 @@ impl Figures {
             .budget
             .set(run.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
         self.own.memory.set(run.own_memory as f64);
+        self.last_interval.set(run.duration as f64 / S);
         self.last_start.set(run.started as f64 / S);
     }
 

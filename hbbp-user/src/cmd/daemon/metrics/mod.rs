@@ -49,6 +49,9 @@ struct State {
     figures: Figures,
     cgroups: Cgroups,
     updated: Instant,
+    /// The length of the last interval, or the one that was asked for where that is longer: a budget makes the next one at most
+    /// twice as long.
+    length: Duration,
 }
 
 impl Metrics {
@@ -65,6 +68,7 @@ impl Metrics {
                 figures,
                 cgroups,
                 updated: Instant::now(),
+                length: interval,
             }),
         })
     }
@@ -87,6 +91,7 @@ impl Metrics {
         state.figures.add(snapshot, &mix);
         state.cgroups.add(&by_cgroup);
         state.updated = Instant::now();
+        state.length = self.interval.max(Duration::from_nanos(snapshot.run.duration));
     }
 
     /// The text of all metrics.
@@ -101,8 +106,9 @@ impl Metrics {
 
     /// What is wrong, if something is.
     pub(super) fn complaint(&self) -> Option<String> {
-        let since = self.state().updated.elapsed();
-        (LATE * self.interval < since).then(|| format!("no interval for {} s", since.as_secs()))
+        let state = self.state();
+        let since = state.updated.elapsed();
+        (LATE * state.length < since).then(|| format!("no interval for {} s", since.as_secs()))
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -153,6 +159,13 @@ mod tests {
             text.contains("hbbp_interval_seconds 60.0") && text.ends_with("# EOF\n"),
             "{text}"
         );
+        let build = format!(
+            "hbbp_build_info{{version=\"{}\"}} 1.0\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(text.contains(&build), "{text}");
+        assert!(text.contains("# UNIT hbbp_cpu_budget_ratio ratio\n"), "{text}");
+        assert!(!text.contains("_ratios"), "{text}");
     }
 
     #[test]
@@ -173,6 +186,11 @@ mod tests {
         let late = Metrics::new(Duration::ZERO, counters).unwrap();
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(late.complaint().unwrap(), "no interval for 0 s");
+        // The next one may be as long as this one.
+        let mut longer = Snapshot::default();
+        longer.run.duration = 3_600_000_000_000;
+        late.add(&longer);
+        assert_eq!(late.complaint(), None);
         assert_eq!(metrics().complaint(), None);
     }
 }
