@@ -192,55 +192,41 @@ const fn has_immediate_byte(opcode: u8) -> bool {
 
 /// The instruction without EVEX that does the same, or nearly so; `None` where there is no instruction.
 fn older(evex: &Evex<'_>) -> Option<Older> {
-    let (opcode, reg, implied) = (evex.opcode, evex.reg(), evex.implied());
-    let condition = usize::from(opcode & 0xf);
-    let is_register = evex.has_register();
-    let (new_destination, no_flags) = (evex.has_new_destination(), evex.has_no_flags());
     if let Some(compare) = conditional(evex) {
         return compare;
     }
-    let size_only = implied < 2;
-    let is_pair = implied == 0 || implied == 1 && evex.is_wide();
+    let has_size = evex.implied() < 2;
+    let older = with_prefix(evex).or_else(|| with_size(evex).filter(|_| has_size))?;
+    // Without a new destination the field of its register is not used.
+    let (new_destination, no_flags) = (evex.has_new_destination(), evex.has_no_flags());
+    let has_second = new_destination && (writes_elsewhere(evex) || matches!(evex.opcode, 0x8f | 0xff));
+    let is_plain = evex.last() & 0xe3 == 0 && (has_second || evex.has_no_second());
+    let may_leave_flags = has_size && leaves_flags(evex.opcode);
+    let may_have_new = match evex.opcode {
+        0x40..=0x4f => evex.implied() != 2,
+        0x66 => evex.implied() != 0,
+        _ => has_size && has_new_form(evex),
+    };
+    let is_sized = evex.implied() == 1 && has_no_size(evex);
+    let is_defined = is_plain && !is_sized && (may_leave_flags || !no_flags);
+    (is_defined && (may_have_new || !new_destination)).then_some(older)
+}
+
+/// Of an instruction whose implied prefix is part of the opcode.
+fn with_prefix(evex: &Evex<'_>) -> Option<Older> {
+    let (opcode, implied, is_register) = (evex.opcode, evex.implied(), evex.has_register());
+    let condition = usize::from(opcode & 0xf);
     let older = match (opcode, implied) {
-        (0x10..=0x13 | 0x18..=0x1b, 0 | 1) if no_flags => return None,
-        (0x00..=0x03 | 0x08..=0x0b | 0x10..=0x13 | 0x18..=0x1b, 0 | 1) => Older::one(opcode),
-        (0x20..=0x23 | 0x28..=0x2b | 0x30..=0x33, 0 | 1) => Older::one(opcode),
-        (0x24, 0 | 1) => Older::two(0xa4),
-        (0x2c, 0 | 1) => Older::two(0xac),
-        (0xa5 | 0xad | 0xaf, 0 | 1) => Older::two(opcode),
-        (0x40..=0x4f, 0 | 1) => match (new_destination, no_flags) {
-            (true, false) => Older::two(opcode),
-            (false, true) => Older::one(0x89).called(CFCMOV.get(condition)?),
-            _ => Older::two(opcode).called(CFCMOV.get(condition)?),
-        },
-        (0x40..=0x4f, 3) if no_flags => return None,
-        (0x40..=0x4f, 3) if new_destination => Older::two(0x50 + opcode).called(SETZU.get(condition)?),
+        (0x40..=0x4f, 3) if evex.has_no_flags() => return None,
+        (0x40..=0x4f, 3) if evex.has_new_destination() => {
+            Older::two(0x50 + opcode).called(SETZU.get(condition)?)
+        }
         (0x40..=0x4f, 3) => Older::two(0x50 + opcode),
-        (0x60, 0 | 1) if is_register => Older::one(0x8b).called("MOVBE"),
-        (0x61, 0 | 1) if is_register => Older::one(0x89).called("MOVBE"),
-        (0x60 | 0x61, 0 | 1) => Older::three(0x90 + opcode),
         (0x65, 1) => Older::three(0xf5).with(0x66),
         (0x66, 0) => Older::three(0xf6),
         (0x66, 1) => Older::three(0xf6).with(0x66),
         (0x66, 2) => Older::three(0xf6).with(0xf3),
-        (0x69 | 0x6b, 0 | 1) if new_destination => Older::one(opcode).called("IMULZU"),
-        (0x69 | 0x6b, 0 | 1) => Older::one(opcode),
-        (0x80 | 0x81 | 0x83, 0 | 1) if no_flags && matches!(reg, 2 | 3) => return None,
-        (0x80 | 0x81 | 0x83, 0 | 1) => Older::one(opcode),
-        (0x88, 0 | 1) => Older::two(0xb8).with(0xf3),
-        (0x8a | 0x8b, 0 | 1) if !is_register => Older::one(opcode).called("MOVRS"),
-        (0x8f, _) if is_pair && reg == 0 && new_destination && is_register => {
-            Older::one(opcode).called(if evex.is_wide() { "POP2P" } else { "POP2" })
-        }
-        (0xc0 | 0xc1 | 0xd0..=0xd3, 0 | 1) if !(no_flags && matches!(reg, 2 | 3) || reg == 6) => {
-            Older::one(opcode)
-        }
-        (0xf0 | 0xf1, 0 | 1) => Older::three(opcode).with(0xf2),
-        (0xf0 | 0xf1 | 0xf2, 2) if !is_register => Older::three(opcode - 0x70).with(0x66),
-        (0xf4, 0 | 1) => Older::two(0xbc).with(0xf3),
-        (0xf5, 0 | 1) => Older::two(0xbd).with(0xf3),
-        (0xf6 | 0xf7, _) if reg == 1 || reg == 2 && no_flags => return None,
-        (0xf6 | 0xf7, 0 | 1) => Older::one(opcode),
+        (0xf0..=0xf2, 2) if !is_register => Older::three(opcode - 0x70).with(0x66),
         (0xf8, 1) if !is_register => Older::three(opcode).with(0x66),
         (0xf8, 2) if !is_register => Older::three(opcode).with(0xf3),
         (0xf8, 3) if !is_register => Older::three(opcode).with(0xf2),
@@ -251,25 +237,54 @@ fn older(evex: &Evex<'_>) -> Option<Older> {
             let by_implied = ["AADD", "AAND", "AXOR", "AOR"];
             Older::one(0x01).called(by_implied.get(usize::from(implied))?)
         }
-        (0xfe | 0xff, 0 | 1) if reg < 2 => Older::one(opcode),
-        (0xff, _) if is_pair && reg == 6 && new_destination && is_register => {
+        _ => return None,
+    };
+    Some(older)
+}
+
+/// Of an instruction whose implied prefix is the operand size.
+fn with_size(evex: &Evex<'_>) -> Option<Older> {
+    let (opcode, reg, is_register) = (evex.opcode, evex.reg(), evex.has_register());
+    let condition = usize::from(opcode & 0xf);
+    let (new_destination, no_flags) = (evex.has_new_destination(), evex.has_no_flags());
+    let is_pair = new_destination && is_register && (evex.implied() == 0 || evex.is_wide());
+    let older = match opcode {
+        0x10..=0x13 | 0x18..=0x1b if no_flags => return None,
+        0x00..=0x03 | 0x08..=0x0b | 0x10..=0x13 | 0x18..=0x1b => Older::one(opcode),
+        0x20..=0x23 | 0x28..=0x2b | 0x30..=0x33 => Older::one(opcode),
+        0x24 => Older::two(0xa4),
+        0x2c => Older::two(0xac),
+        0xa5 | 0xad | 0xaf => Older::two(opcode),
+        0x40..=0x4f => match (new_destination, no_flags) {
+            (true, false) => Older::two(opcode),
+            (false, true) => Older::one(0x89).called(CFCMOV.get(condition)?),
+            _ => Older::two(opcode).called(CFCMOV.get(condition)?),
+        },
+        0x60 if is_register => Older::one(0x8b).called("MOVBE"),
+        0x61 if is_register => Older::one(0x89).called("MOVBE"),
+        0x60 | 0x61 => Older::three(0x90 + opcode),
+        0x69 | 0x6b if new_destination => Older::one(opcode).called("IMULZU"),
+        0x80 | 0x81 | 0x83 if no_flags && matches!(reg, 2 | 3) => return None,
+        0x69 | 0x6b | 0x80 | 0x81 | 0x83 => Older::one(opcode),
+        0x88 => Older::two(0xb8).with(0xf3),
+        0x8a | 0x8b if !is_register => Older::one(opcode).called("MOVRS"),
+        0x8f if reg == 0 && is_pair => {
+            Older::one(opcode).called(if evex.is_wide() { "POP2P" } else { "POP2" })
+        }
+        0xc0 | 0xc1 | 0xd0..=0xd3 if no_flags && matches!(reg, 2 | 3) || reg == 6 => return None,
+        0xc0 | 0xc1 | 0xd0..=0xd3 => Older::one(opcode),
+        0xf0 | 0xf1 => Older::three(opcode).with(0xf2),
+        0xf4 => Older::two(0xbc).with(0xf3),
+        0xf5 => Older::two(0xbd).with(0xf3),
+        0xf6 | 0xf7 if reg == 1 || reg == 2 && no_flags => return None,
+        0xf6 | 0xf7 => Older::one(opcode),
+        0xfe | 0xff if reg < 2 => Older::one(opcode),
+        0xff if reg == 6 && is_pair => {
             Older::one(opcode).called(if evex.is_wide() { "PUSH2P" } else { "PUSH2" })
         }
         _ => return None,
     };
-    // Without a new destination the field of its register is not used.
-    let has_second = new_destination && (writes_elsewhere(evex) || matches!(opcode, 0x8f | 0xff));
-    let is_plain = evex.last() & 0xe3 == 0 && (has_second || evex.has_no_second());
-    let allows = |field: bool, allowed: bool| allowed || !field;
-    let may_leave_flags = size_only && leaves_flags(opcode);
-    let may_have_new = match opcode {
-        0x40..=0x4f => implied != 2,
-        0x66 => implied != 0,
-        _ => size_only && has_new_form(evex),
-    };
-    let is_sized = implied == 1 && has_no_size(evex);
-    let is_defined = is_plain && !is_sized && allows(no_flags, may_leave_flags);
-    (is_defined && allows(new_destination, may_have_new)).then_some(older)
+    Some(older)
 }
 
 /// CCMP and CTEST, which compare if a condition of the flags holds; the outer `None` is for other opcodes.

@@ -105,9 +105,9 @@ fn decoded(bytes: &[u8], ip: u64) -> Option<(Modern, Instruction)> {
     {
         return jump_to(u64::from_le_bytes(*target), ip);
     }
-    let rewritten = match rest.first()? {
-        &REX2 => rex2::rewritten(prefixes, rest),
-        &EVEX => {
+    let rewritten = match *rest.first()? {
+        REX2 => rex2::rewritten(prefixes, rest),
+        EVEX => {
             let evex = Evex::read(prefixes, rest)?;
             match evex.map() {
                 apx::MAP => apx::rewritten(&evex),

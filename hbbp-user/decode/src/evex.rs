@@ -102,7 +102,7 @@ pub(crate) fn to_vex(evex: &Evex<'_>) -> Option<Rewritten> {
         // Of KMOV, what masks an operand in memory; of a register, two opcodes.
         (1, 0x90..=0x93) => true,
         // LDTILECFG, TILELOADD and others of AMX.
-        (2, 0x49 | 0x4a | 0x4b) => true,
+        (2, 0x49..=0x4b) => true,
         // ANDN, BLSI and others, BZHI, PEXT, PDEP, MULX, BEXTR, shifts; comparisons with addition.
         (2, 0xf2 | 0xf3 | 0xf5 | 0xf6 | 0xf7 | 0xe0..=0xef) => true,
         // RORX.

@@ -63,6 +63,7 @@ fn imported(live: &Snapshot, stacks: &[Stack]) -> Snapshot {
     let owner = Owner {
         event: EventIdx(u32::try_from(event).unwrap()),
         process: ProcessIdx::KERNEL,
+        kernel: ProcessIdx::KERNEL,
         interval: 0,
     };
     for stack in stacks {
