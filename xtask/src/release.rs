@@ -81,7 +81,7 @@ fn debian_package(release: &Release) -> Result<()> {
     command::run(deb.arg("--output").arg(&release.folder))
 }
 
-/// What is in it stands in the manifest of the program (`package.metadata.generate-rpm`).
+/// What is in it is in the manifest of the program (`package.metadata.generate-rpm`).
 fn rpm_package(release: &Release) -> Result<()> {
     let mut rpm = command::cargo();
     rpm.args([

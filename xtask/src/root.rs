@@ -30,7 +30,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Makes the system of this suite of Debian's with some more packages in a folder below `target`, in place of what is there.
+    /// Makes the system of this suite of Debian's with some more packages in a folder below `target`, instead of what is there.
     pub(crate) fn create(suite: &str, packages: &[&str], folder: &str) -> Result<Self> {
         ensure!(system::is_root(), "creating a system in a directory needs root");
         let path = command::workspace().join("target").join(folder);

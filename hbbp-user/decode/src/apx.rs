@@ -7,7 +7,7 @@ use crate::rewritten::{Bytes, Rewritten};
 /// The map of EVEX that has them.
 pub(crate) const MAP: u8 = 4;
 
-/// Mnemonics by condition, in the order of the codes; CCMP and CTEST have `true` and `false` in place of parity.
+/// Mnemonics by condition, in the order of the codes; CCMP and CTEST have `true` and `false` instead of parity.
 const CFCMOV: [&str; 16] = [
     "CFCMOVO", "CFCMOVNO", "CFCMOVB", "CFCMOVAE", "CFCMOVE", "CFCMOVNE", "CFCMOVBE", "CFCMOVA", "CFCMOVS",
     "CFCMOVNS", "CFCMOVP", "CFCMOVNP", "CFCMOVL", "CFCMOVGE", "CFCMOVLE", "CFCMOVG",
@@ -40,12 +40,12 @@ enum Map {
 /// An instruction without EVEX.
 #[derive(Clone, Copy)]
 struct Older {
-    /// A prefix that belongs to the opcode, besides that of the operand size.
+    /// A prefix that belongs to the opcode, other than that of the operand size.
     prefix: Option<u8>,
     map: Map,
     opcode: u8,
     mnemonic: Option<&'static str>,
-    /// Whether it is a comparison with an immediate value in place of an instruction whose result goes elsewhere: it reads what
+    /// Whether it is a comparison with an immediate value instead of an instruction whose result goes elsewhere: it reads what
     /// that one reads, and writes nothing.
     only_reads: bool,
 }
@@ -132,7 +132,7 @@ pub(crate) fn rewritten(evex: &Evex<'_>) -> Option<Rewritten> {
     })
 }
 
-/// Whether bit 4 of the payload stands for a new destination; in others it makes the upper half zero, or names another
+/// Whether bit 4 of the payload means a new destination; in others it makes the upper half zero, or names another
 /// instruction.
 fn writes_elsewhere(evex: &Evex<'_>) -> bool {
     match evex.opcode {
@@ -300,7 +300,7 @@ fn conditional(evex: &Evex<'_>) -> Option<Option<Older>> {
     Some(name.map(|name| Older::one(evex.opcode).called(name)))
 }
 
-/// Whether it works on bytes, so that a prefix of the operand size stands for nothing; W makes up for it.
+/// Whether it works on bytes, so that a prefix of the operand size means nothing, unless W is set.
 const fn has_no_size(evex: &Evex<'_>) -> bool {
     match evex.opcode {
         _ if evex.is_wide() => false,

@@ -3,7 +3,7 @@
 use crate::evex::Evex;
 use crate::modern::{Extension, Modern};
 
-/// What tells an instruction under EVEX.
+/// What an instruction under EVEX is known by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Opcode {
     pub(crate) map: u8,

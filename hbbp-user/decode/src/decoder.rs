@@ -19,7 +19,7 @@ impl<'a> Decoder<'a> {
     /// Of code of `bits` bits whose first byte has the address `ip`.
     ///
     /// # Errors
-    /// When there is no code of so many bits.
+    /// When `bits` is not 16, 32 or 64.
     pub fn try_with_ip(bits: u32, bytes: &'a [u8], ip: u64) -> Result<Self, IcedError> {
         Ok(Self {
             iced: Iced::try_with_ip(bits, bytes, ip, DecoderOptions::NONE)?,

@@ -35,7 +35,7 @@ impl Bytes {
     }
 }
 
-/// An instruction that iced-x86 knows, in place of one that it does not.
+/// An instruction that iced-x86 knows, instead of one that it does not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rewritten {
     bytes: Bytes,
@@ -46,7 +46,7 @@ pub(crate) struct Rewritten {
 }
 
 impl Rewritten {
-    /// Of an instruction whose first bytes, as many as `head`, become `new_head`; the others follow in `tail`.
+    /// Of an instruction whose first `head` bytes become `new_head`; the others follow in `tail`.
     pub(crate) fn new(modern: Modern, head: usize, new_head: Bytes, tail: &[u8]) -> Self {
         Self {
             bytes: new_head.and(tail),

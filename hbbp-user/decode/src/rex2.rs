@@ -31,7 +31,7 @@ pub(crate) fn rewritten(prefixes: &[u8], rest: &[u8]) -> Option<Rewritten> {
         // With REX.W, a pop of what the processor pushed before, and the push (APX specification, 3.1.3).
         (false, 0x50..=0x57) if rex & 8 != 0 => modern = modern.called("PUSHP"),
         (false, 0x58..=0x5f) if rex & 8 != 0 => modern = modern.called("POPP"),
-        // XCHG with r16 is no NOP.
+        // XCHG with r16 is not a NOP.
         (false, 0x90) if payload & 0x10 != 0 => rex |= 1,
         _ => {}
     }

@@ -20,7 +20,7 @@ pub struct Owner {
     pub event: EventIdx,
     /// The running process image.
     pub process: ProcessIdx,
-    /// What its kernel code is counted under: the kernel where nothing says which process ran.
+    /// What its kernel code is counted under: the kernel where the process is not known.
     pub kernel: ProcessIdx,
     /// The interval that its time falls into.
     pub interval: usize,

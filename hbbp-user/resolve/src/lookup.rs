@@ -49,7 +49,7 @@ impl Resolver {
         }
     }
 
-    /// The process image that ran kernel code; that of the kernel in its idle task.
+    /// The process image that executed kernel code; that of the kernel in its idle task.
     fn in_kernel(&mut self, task: TaskKey, time: u64) -> ProcessIdx {
         if task.tgid == 0 {
             ProcessIdx::KERNEL
@@ -58,7 +58,7 @@ impl Resolver {
         }
     }
 
-    /// Resolves an address of the kernel, whoever ran it: the first address after the text that is there.
+    /// Resolves an address of the kernel in any process: the first address after the text that is there.
     pub(super) fn kernel_hit(&mut self, time: u64, at: Va) -> Option<Va> {
         if let Some((_, text)) = self.lookups.kernel.get(TaskKey::KERNEL, time, at) {
             return Some(text.end);

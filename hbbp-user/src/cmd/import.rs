@@ -37,7 +37,7 @@ pub struct ImportOptions {
 }
 
 /// What helps where samples of a recording lie outside of the code of their files.
-const WITHOUT_MAPPINGS: &str = "some samples landed where their file has no code: a text recording needs its mappings \
+const WITHOUT_MAPPINGS: &str = "some samples are where their file has no code: a text recording needs its mappings \
                                 (perf script --show-mmap-events)";
 
 /// Refuses a snapshot of which no instruction is known: the profile would stay empty for good.

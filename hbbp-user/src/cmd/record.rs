@@ -166,7 +166,7 @@ impl Intervals {
 
     /// Measures to the end of the interval.
     fn measure(&mut self, mut recording: Recording) -> anyhow::Result<Snapshot> {
-        let length = self.interval * recording.session.stretch();
+        let length = self.interval * recording.session.lengthening();
         // Intervals keep their pace, unless too little of one is left.
         let (paced, whole) = (self.due + length, self.began + length);
         self.due = if whole <= paced + length / 2 { paced } else { whole };

@@ -1,7 +1,7 @@
-//! The lines of source files beside annotated code.
+//! The lines of source files next to annotated code.
 //!
 //! Debug information says which files these are, and it is the work of strangers: whoever names a file of root in it must not
-//! have its lines printed. So root reads only files that everybody may read, nobody waits for a pipe, and memory is bounded.
+//! have its lines printed. So root reads only files that everybody may read, no open waits for a pipe, and memory is bounded.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,17 +16,17 @@ const MOST: u64 = 64 << 20;
 
 /// The source files that were asked for.
 pub(super) struct SourceTexts {
-    /// When the code ran; `None` where that is not known.
+    /// When the code was executed; `None` where that is not known.
     ran: Option<SystemTime>,
     files: HashMap<PathBuf, Option<Vec<String>>>,
     /// Bytes that may still be read.
     left: u64,
-    /// Files that were changed after the code ran.
+    /// Files that were changed after the code was executed.
     changed: Vec<PathBuf>,
 }
 
 impl SourceTexts {
-    /// Of code that ran at this time, in ns since 1970; 0 where that is not known.
+    /// Of code that was executed at this time, in ns since 1970; 0 where that is not known.
     pub(super) fn new(ran: u64) -> Self {
         Self {
             ran: (0 < ran).then(|| SystemTime::UNIX_EPOCH + Duration::from_nanos(ran)),

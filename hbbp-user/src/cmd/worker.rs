@@ -116,7 +116,7 @@ fn supervise(control: UnixStream) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A worker that was forked, and is not reaped yet: nobody else can have its process id.
+/// A worker that was forked, and is not reaped yet: no other process can have its id.
 struct Forked {
     task: u8,
     pid: Pid,
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_end_are_reaped_while_nobody_asks() {
+    fn workers_that_end_are_reaped_without_a_request() {
         let (control, its) = UnixStream::pair().unwrap();
         let children = [
             child(&["true"]),

@@ -135,3 +135,31 @@ fn counts_of_a_large_program_cost_by_their_number() {
     };
     assert_no_worse_than_linear(&costs(&quarter), &costs(&whole));
 }
+
+/// A loop of five instructions, four of which are of APX: a branch at its end, as in `mov r17, r16; add rax, r17;
+/// {nd} add rdx, rcx, rax; imul rax, rax; jmp`.
+#[test]
+fn streams_through_apx_code_count() {
+    let folder = Folder::new();
+    let code = [
+        &[0xd5, 0x19, 0x89, 0xc1][..],
+        &[0xd5, 0x18, 0x01, 0xc8],
+        &[0x62, 0xf4, 0xec, 0x18, 0x01, 0xc1],
+        &[0x48, 0x0f, 0xaf, 0xc0],
+        &[0xeb, 0xec],
+    ]
+    .concat();
+    let bytes = elf(&Program {
+        code: &code,
+        offset: 0x1000,
+        address: 0x40_1000,
+        build_id: &[],
+    });
+    let program = folder.write("apx", bytes).to_str().unwrap().to_owned();
+    let text = folder.write("apx.pre", "F 401000 401012 1000\nB 401012 401000 1000 0\n");
+    let csv = report(&text, &["--binary", &program, "--format", "csv", "--rows", "extension,mnemonic"]);
+    let rows: Vec<&str> = csv.lines().filter(|line| !line.starts_with('#')).collect();
+    for row in ["APX_F,ADD,2000", "APX_F,MOV,1000", "BASE,IMUL,1000", "BASE,JMP,1000"] {
+        assert!(rows.iter().any(|line| line.starts_with(row)), "{row}: {csv}");
+    }
+}

@@ -61,7 +61,7 @@ fn ten_seconds_under_load_close_every_sum() {
     }
 }
 
-/// What a user of each role asks first stands on the screen of a run, whatever ran: how it was measured, where the time went, the
+/// What a user of each role asks first is on the screen of a run of any load: how it was measured, where the time went, the
 /// level, the vectors, the hottest functions with their module and process.
 #[test]
 fn first_screen_of_a_run_answers_what_people_ask() {

@@ -159,7 +159,7 @@ fn functions_and_classes_of_the_kernel_have_processes() {
     assert!(0 < of("dd") && of("dd") == of("sum"), "{rows:?}");
 }
 
-/// What the kernel ran in its idle task, and all of it in profiles that were recorded without processes.
+/// Kernel code of the idle task, and all of it in profiles that were recorded without processes.
 #[test]
 fn kernel_code_of_no_process_is_the_kernels() {
     let rows = kernel(&mix(

@@ -55,7 +55,7 @@ fn screen_without_samples_says_so() {
     assert!(text.contains("nothing that ran could be sampled"), "{text}");
 }
 
-/// Time that was not measured weighs its share, so that it is not only among the details.
+/// Time that was not measured has the weight of its share, so that it is not only among the details.
 #[test]
 fn time_that_was_not_measured_is_on_the_screen() {
     let mut snapshot = program::retired();
@@ -95,7 +95,7 @@ fn runs_of_a_profile_do_not_repeat_their_header() {
     }
 }
 
-/// A table that was asked for stands alone; what weighs most is said beside it.
+/// A requested table is printed alone; the most important warning goes to standard error.
 #[test]
 fn tables_are_printed_alone() {
     let folder = folder();

@@ -64,7 +64,7 @@ pub(super) fn source_archive(release: &Release) -> Result<()> {
     files::remove(&folder)
 }
 
-/// Packs a folder to an archive beside it.
+/// Packs a folder to an archive next to it.
 fn pack(folder: &Path) -> Result<()> {
     let time = time_of_commit()?;
     let name = folder.file_name().unwrap_or_default();

@@ -9,7 +9,7 @@ use super::program::TARGET;
 use super::{PACKAGE, Release, time_of_commit};
 use crate::command;
 
-/// The name of the files that cargo-cyclonedx leaves beside the manifest of each package of the workspace.
+/// The name of the files that cargo-cyclonedx leaves next to the manifest of each package of the workspace.
 const NAME: &str = "bill-of-materials";
 
 /// Writes it, from the unpacked source; its bytes depend on that alone.

@@ -64,7 +64,7 @@ pub struct Line {
     pub source: Option<String>,
     /// What the source has there; `None` where its file was not found, or was not looked for.
     pub source_text: Option<String>,
-    /// What the static image has in place of these bytes, at the first of the instructions that differ; empty where it has
+    /// What the static image has instead of these bytes, at the first of the instructions that differ; empty where it has
     /// the same, or is not known.
     pub linked: Vec<String>,
 }

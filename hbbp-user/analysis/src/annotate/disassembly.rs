@@ -14,7 +14,7 @@ use hbbp_model::snapshot::Module;
 /// The column of the first operand.
 const OPERANDS_AT: usize = 8;
 
-/// Stands for bytes that are no instruction.
+/// Shown for bytes that are not an instruction.
 const BAD: &str = "(bad)";
 
 /// One decoded instruction as text.
@@ -87,7 +87,7 @@ pub fn write_instruction(
     }
 }
 
-/// Writes an instruction of these bytes. The formatter has no names for the registers of APX, so that bytes take the place of
+/// Writes an instruction of these bytes. The formatter has no names for the registers of APX, so bytes are shown instead of
 /// operands there.
 fn write_decoded(
     formatter: &mut IntelFormatter,

@@ -79,7 +79,7 @@ impl Class {
         Some(class)
     }
 
-    /// Takes over what differs from the instruction that iced-x86 knows.
+    /// Sets what differs from the instruction that iced-x86 knows.
     fn become_modern(&mut self, modern: Modern) {
         self.extension = modern.extension.name().to_owned();
         if let Some(mnemonic) = modern.mnemonic.filter(|_| modern.has_new_destination) {

@@ -219,7 +219,6 @@ mod tests {
     fn names(function: &str, bytes: &[u8], before: &[u8]) -> Vec<&'static str> {
         let block: Vec<Instruction> = Decoder::try_with_ip(64, bytes, 0x1000)
             .unwrap()
-            .into_iter()
             .collect();
         mitigations(function, &block, before)
     }

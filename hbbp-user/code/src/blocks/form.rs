@@ -25,7 +25,7 @@ pub struct Form {
     pub(super) bits: u32,
 }
 
-/// What tells the form of an instruction.
+/// What the form of an instruction depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Shape<'a> {
     /// The instruction, or the nearest one that iced-x86 knows.

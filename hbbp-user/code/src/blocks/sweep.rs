@@ -280,7 +280,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// What the last decoded instruction is, in code of so many bits.
+    /// What the last decoded instruction is, in code of `bits` bits.
     const fn shape(&self, bits: u32) -> Shape<'_> {
         Shape {
             instruction: &self.decoded,

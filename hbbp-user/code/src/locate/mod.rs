@@ -63,7 +63,7 @@ pub struct LocatedBranch {
     pub to: Option<Location>,
     /// The event whose samples carried the branch stacks.
     pub event: EventIdx,
-    /// The process image that ran; the kernel for its own branches, but those to user code.
+    /// The running process image; the kernel for its own branches, but those to user code.
     pub process: ProcessIdx,
     /// Occurrences in any slot.
     pub hits: u64,

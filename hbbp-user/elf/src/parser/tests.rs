@@ -127,7 +127,7 @@ fn worker_that_gets_little_of_a_cpu_is_waited_for() {
 
 /// The thread that asks reads rings meanwhile.
 #[test]
-fn files_of_a_slow_worker_hold_nobody_up() {
+fn files_of_a_slow_worker_block_no_caller() {
     let (release, held) = std::sync::mpsc::sync_channel::<()>(0);
     let held = Arc::new(Mutex::new(held));
     let (parser, failures, _) = worker(PATIENT, move |socket| {

@@ -1,5 +1,5 @@
 //! Paths in narrow columns: the file's name stays, and as many of its last folders as there is width for. Addresses in modules
-//! lose the digits that they have in common, and keep those that tell them apart.
+//! lose the digits that they have in common, and keep those that differ.
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -74,7 +74,7 @@ fn address_in(name: &str) -> Option<(&str, &str)> {
     is_hex.then_some((module, digits))
 }
 
-/// `…/folder/…/file`, with the last folder that no other of the paths with this file name has at the same place.
+/// `…/folder/…/file`, with the last folder that no other path with this file name has at the same depth.
 fn with_folder(path: &str, all: &[&str]) -> String {
     let others = || {
         all.iter()
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_name_are_told_apart() {
+    fn files_of_one_name_are_distinguished() {
         let paths = [
             "/opt/tools/1.94/lib/libx.so",
             "/opt/tools/1.95/lib/libx.so",

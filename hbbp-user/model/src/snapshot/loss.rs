@@ -147,7 +147,7 @@ losses! {
         "mapped file" | "mapped files", "not read: invalid ELF";
     FileElsewhere, "region.file_elsewhere", Region,
         "file" | "files",
-        "without code where samples landed: another version of the file ran, or its mappings are not known";
+        "without code at the sampled addresses: another version of the file was executed, or its mappings are not known";
     TextUnreadable, "region.text_unreadable", Region,
         "kernel text range" | "kernel text ranges", "could not be read";
     TextSwitched, "ambiguous.text_switched", Ambiguous,

@@ -10,7 +10,7 @@ use hbbp_ebpf::is_kernel;
 pub trait Owner: Copy + fmt::Debug + Eq + Hash {
     /// The number of the event, from 0 on and without large gaps.
     fn event(&self) -> u32;
-    /// The same without its process image: all kernel streams take over the weight of those that cannot have run.
+    /// The same without its process image: the weight of impossible kernel streams goes to all others.
     fn of_system(&self) -> Self;
 }
 
@@ -51,7 +51,7 @@ pub(super) const fn of_ring(ids: &Ids, address: u64) -> u64 {
 pub(super) struct Owners<O> {
     all: Vec<Numbered<O>>,
     numbers: HashMap<O, Ids>,
-    /// What the streams of user code of each owner weigh, and those of the kernel of all.
+    /// The weight of the streams of user code of each owner, and of those of the kernel of all.
     weights: Vec<Weights>,
     /// The index in these of the kernel's.
     of_kernel: HashMap<O, usize>,
@@ -67,7 +67,7 @@ struct Numbered<O> {
     weights: usize,
 }
 
-/// What streams weigh: the possible ones of these take the weight of the impossible ones over.
+/// The weight of streams; that of impossible ones goes to the possible ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weights {
     /// Those that can have run.

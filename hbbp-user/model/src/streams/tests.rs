@@ -341,7 +341,7 @@ fn kernel_code_is_counted_by_process() {
 
 /// Streams that go backward cannot have run.
 #[test]
-fn kernel_streams_of_all_processes_take_over_what_cannot_have_run() {
+fn weight_of_impossible_kernel_streams_goes_to_all_processes() {
     let mut streams = streams(Quirks::default());
     let good = |start| [entry(start + 8, 0x40), entry(start + 80, start)];
     let bad = |start| [entry(start - 8, 0x40), entry(start + 80, start)];

@@ -200,7 +200,7 @@ impl Miss {
                 format!("only {share} % of the {ring} samples map to a known instruction (limit {limit} %)")
             }
             Self::NoSamples => {
-                "no sample landed on code that is known, so there is nothing to report".to_owned()
+                "no sample is in code that is known, so there is nothing to report".to_owned()
             }
         }
     }

@@ -65,7 +65,7 @@ impl Table {
         }
     }
 
-    /// Whether all numbers fit into `width` columns beside names of the narrowest useful width.
+    /// Whether all numbers fit into `width` columns next to names of the narrowest useful width.
     pub(super) fn fits(&self, width: usize) -> bool {
         let names: usize = self
             .name_widths()

@@ -84,7 +84,7 @@ fn heads(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What stands above the tables.
+/// What is printed above the tables.
 #[derive(Clone)]
 struct Head {
     /// Labels with sentences.

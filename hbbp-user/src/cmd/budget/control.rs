@@ -7,7 +7,7 @@
 //!
 //! Where samples have only the least part left and all together still takes more, what is done again and again is done less
 //! often ([`Control::pace`]). It begins with the slowest: in the first minute every text and every name is new.
-//! Where that is not enough either, intervals become longer ([`Control::stretch`]): what each one costs to resolve, write, merge
+//! Where that is not enough either, intervals become longer ([`Control::lengthening`]): what each one costs to resolve, write, merge
 //! and estimate is then spent less often.
 //!
 //! What is aimed at is [`AIM`] of the budget, or the constant rate at which no minute to come takes more than [`LIMIT`] of it,
@@ -46,7 +46,7 @@ pub(crate) struct Control {
     /// By what the time between two looks is longer than usual.
     pace: u32,
     /// By what intervals are longer than asked for.
-    stretch: u32,
+    lengthening: u32,
     /// Whether the interval before was whole and its scale that of the one before it: user space works on an interval in the
     /// next one, so that only then what it takes is known.
     settled: bool,
@@ -111,7 +111,7 @@ impl Control {
             excess: (now, spent.sampling, 0.0),
             urgent: false,
             pace: SLOWEST,
-            stretch: 1,
+            lengthening: 1,
             settled: false,
         }
     }
@@ -122,8 +122,8 @@ impl Control {
     }
 
     /// By what intervals are to be longer than asked for: 1 to [`LONGEST`].
-    pub(crate) const fn stretch(&self) -> u32 {
-        self.stretch
+    pub(crate) const fn lengthening(&self) -> u32 {
+        self.lengthening
     }
 
     /// The scale now.
@@ -178,15 +178,15 @@ impl Control {
         if 1.0 < ratio && has_spared_all && !was_urgent {
             if self.pace < SLOWEST {
                 self.pace = (2 * self.pace).min(SLOWEST);
-            } else if 1.0 < of_budget && is_settled && self.stretch < LONGEST {
-                self.stretch *= 2;
+            } else if 1.0 < of_budget && is_settled && self.lengthening < LONGEST {
+                self.lengthening *= 2;
                 self.settled = false;
                 return self.scale;
             }
-        } else if ratio < SLACK && is_settled && 1 < self.stretch.max(self.pace) {
+        } else if ratio < SLACK && is_settled && 1 < self.lengthening.max(self.pace) {
             // Shorter periods wait until this is seen.
-            if 1 < self.stretch {
-                self.stretch /= 2;
+            if 1 < self.lengthening {
+                self.lengthening /= 2;
             } else {
                 self.pace /= 2;
             }

@@ -84,8 +84,8 @@ impl Budget {
     }
 
     /// By what intervals are to be longer than asked for.
-    pub(super) const fn stretch(&self) -> u32 {
-        self.control.stretch()
+    pub(super) const fn lengthening(&self) -> u32 {
+        self.control.lengthening()
     }
 
     /// For how many seconds records rested since the last call: a second that was begun is reported as a whole one, once.

@@ -8,7 +8,7 @@ use hbbp_model::snapshot::Run;
 /// Intervals in a row above the budget from which on it counts as missed: a single one is that of a program that was new.
 const IN_A_ROW: u32 = 3;
 
-/// Note of an interval that is the last of so many.
+/// Note of an interval that is the last of several above the budget.
 const MISSED: &str = "the CPU budget was exceeded in three intervals in a row or more: a larger --cpu-budget or longer intervals \
                       are needed here";
 

@@ -233,7 +233,7 @@ mod tests {
     use hbbp_model::segments::Listing;
     use hbbp_model::snapshot::Process;
 
-    /// Stands for what measures: says how many segments there are when it is torn down.
+    /// Used instead of what measures: says how many segments there are when it is torn down.
     struct Measuring {
         folder: PathBuf,
         seen: Sender<usize>,

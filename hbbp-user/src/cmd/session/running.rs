@@ -61,7 +61,7 @@ const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some 
                             uses instruction samples only";
 
 /// Note of an interval that was to be longer than asked for. How much longer, its duration says.
-const STRETCHED: &str = "to keep the CPU budget, intervals were longer than asked for";
+const LENGTHENED: &str = "to keep the CPU budget, intervals were longer than asked for";
 
 /// What becomes of processes that have ended when a profile is taken ([`Snapshot::join_ended`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -203,8 +203,8 @@ impl Session {
     }
 
     /// By what intervals are to be longer than asked for, because of a budget.
-    pub(crate) fn stretch(&self) -> u32 {
-        self.budget.as_ref().map_or(1, Budget::stretch)
+    pub(crate) fn lengthening(&self) -> u32 {
+        self.budget.as_ref().map_or(1, Budget::lengthening)
     }
 
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
@@ -274,7 +274,7 @@ impl Session {
         run.notes.extend(notes_in_words(totals.notes));
         run.notes.extend(paced(self.pace()));
         run.notes
-            .extend((1 < self.stretch()).then(|| STRETCHED.to_owned()));
+            .extend((1 < self.lengthening()).then(|| LENGTHENED.to_owned()));
         if self.stacks == StacksSeen::Empty {
             run.note_unmeasured(EMPTY_STACKS.to_owned(), Run::WHOLE);
         }

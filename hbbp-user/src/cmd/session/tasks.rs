@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_periods_explain_no_more_than_there_are_tasks_or_missing_samples() {
+    fn unfinished_periods_explain_no_more_than_is_missing() {
         let mut followed = Followed::of(&Scope::Command(7)).unwrap();
         let threads = (0..300).map(|tid| fork(7, 7, 1_000 + tid));
         let children = (0..200).map(|pid| fork(7, 2_000 + pid, 2_000 + pid));
@@ -112,7 +112,7 @@ mod tests {
             note.starts_with("500 threads") && note.contains("208 of 208"),
             "{note}"
         );
-        // They were told.
+        // They were reported.
         assert_eq!(followed.take_note(&run(1_690, 1_898)), None);
         followed.note_records(&records[..50]);
         let note = followed.take_note(&run(1_690, 1_898)).unwrap();

@@ -120,7 +120,7 @@ fn every_view_draws_and_pivots_have_the_sum_of_the_json_report() {
     }
 }
 
-/// What ran is what people ask first, and long names and many warnings do not push it down.
+/// Users ask first which code was executed, and long names and many warnings do not push it down.
 #[test]
 #[ignore = "needs a program that only --all installs"]
 fn hottest_functions_are_on_the_first_screen_of_desk_and_phone() {

@@ -21,7 +21,7 @@ const PACKAGES: [&str; 3] = ["systemd-sysv", "initramfs-tools", "linux-image-clo
 const SCRIPT: &str = include_str!("service.sh");
 const PASSED: &str = "service: passed";
 
-/// systemd runs the script in place of the services of a boot, and ends the machine after it. A busy host delays the timer
+/// systemd runs the script instead of the services of a boot, and ends the machine after it. A busy host delays the timer
 /// that the kernel checks at its start.
 const KERNEL_PARAMETERS: &str = "root=/dev/vda rw console=ttyS0 panic=-1 no_timer_check quiet systemd.run=/trial/service.sh \
                                  systemd.run_success_action=poweroff systemd.run_failure_action=poweroff";

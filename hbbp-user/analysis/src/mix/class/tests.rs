@@ -165,7 +165,7 @@ fn instructions_of_apx_and_avx10_have_their_own_classes() {
 }
 
 #[test]
-fn forms_of_apx_stay_apart_from_those_without() {
+fn forms_of_apx_differ_from_those_without() {
     let extension = |bytes: &[u8]| class(bytes).extension;
     assert_eq!(extension(&[0x48, 0x01, 0xc8]), "BASE");
     assert_eq!(extension(&[0x62, 0xf4, 0xfc, 0x08, 0x01, 0xc8]), "APX_F");

@@ -122,7 +122,7 @@ mod tests {
     use super::SCRIPT;
     use hbbp_analysis::mix::Category;
 
-    /// Pages are compared by their colours, so each category needs one that is nobody else's.
+    /// Pages are compared by their colours, so each category needs one of its own.
     #[test]
     fn each_category_has_a_colour_of_its_own() {
         let colours = Category::ALL.map(|category| {

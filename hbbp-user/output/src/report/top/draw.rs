@@ -248,7 +248,7 @@ mod tests {
                 "{}",
                 shown[4]
             );
-            // The module is beside its function, however wide the screen is.
+            // The module is next to its function, however wide the screen is.
             assert_eq!(shown[5], "    100.00    0.10     0.00  f0   libx.so");
             assert!(shown[usize::from(height) - 2].contains("  f"));
             let keys = &shown[usize::from(height) - 1];

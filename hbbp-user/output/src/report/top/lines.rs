@@ -1,4 +1,4 @@
-//! The lines of the table as text, on the screen and without one: figures, and one or two names beside them.
+//! The lines of the table as text, on the screen and without one: figures, and one or two names next to them.
 
 use super::row::Row;
 use crate::report::number::{columns, percent, shortened};
@@ -21,7 +21,7 @@ pub(super) fn titles(unit: Unit) -> String {
     format!("{share:>10}{:>8}{:>9}", "+/-", "% kernel")
 }
 
-/// Columns of the first of two names on a line of `width`: as many as the widest needs, so that the second one is beside it.
+/// Columns of the first of two names on a line of `width`: the number that the widest needs, so that the second one is next to it.
 pub(super) fn name_width(names: &[Vec<String>], width: usize) -> usize {
     let room = width.saturating_sub(FIGURES);
     let first = names.iter().filter_map(|names| names.first());

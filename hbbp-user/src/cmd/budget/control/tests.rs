@@ -63,7 +63,7 @@ impl Plant {
             user += work + unit * self.fixed * looks * noise;
             course.spent.push(user + sampling - before);
             let urgent = control.is_urgent(now, spent(user, sampling));
-            if urgent || self.interval * u64::from(control.stretch()) * SECOND <= now - began {
+            if urgent || self.interval * u64::from(control.lengthening()) * SECOND <= now - began {
                 course.scales.push((control.scale(), now - began));
                 control.next(now, spent(user, sampling));
                 lump += self.lump * BUDGET * (now - began) as f64 + self.per_sample * of_interval;
@@ -219,7 +219,7 @@ fn last_minutes(course: &Course) -> f64 {
 }
 
 #[test]
-fn intervals_become_longer_where_each_one_costs_more_than_the_budget() {
+fn intervals_become_longer_where_each_one_costs_too_much() {
     for interval in [5, 10, 60] {
         // Two budgets, if intervals were as long as asked for.
         let busy = Plant {
@@ -240,7 +240,7 @@ fn intervals_become_longer_where_each_one_costs_more_than_the_budget() {
 
 /// An interval that takes a part of what is aimed at in user space, and ends after as long as control says.
 fn interval_that_takes(control: &mut Control, at: &mut (u64, Spent), part: f64) {
-    let length = 10 * SECOND * u64::from(control.stretch());
+    let length = 10 * SECOND * u64::from(control.lengthening());
     at.0 += length;
     #[expect(
         clippy::cast_possible_truncation,
@@ -253,16 +253,16 @@ fn interval_that_takes(control: &mut Control, at: &mut (u64, Spent), part: f64) 
 }
 
 #[test]
-fn intervals_are_as_long_as_asked_for_again_when_they_cost_little() {
+fn intervals_have_their_length_again_when_they_cost_little() {
     let mut control = Control::new(SHARE, N_CPUS, 0, Spent::default());
     let mut at = (0, Spent::default());
     let mut take = |part: f64, times: usize| {
-        let mut stretches = Vec::new();
+        let mut lengthenings = Vec::new();
         for _ in 0..times {
             interval_that_takes(&mut control, &mut at, part);
-            stretches.push((control.stretch(), control.pace()));
+            lengthenings.push((control.lengthening(), control.pace()));
         }
-        stretches
+        lengthenings
     };
     let longer = take(1.5, 10);
     // One interval shows what the one before it costs.
@@ -279,7 +279,7 @@ fn intervals_are_as_long_as_asked_for_again_when_they_cost_little() {
     assert!(
         shorter
             .iter()
-            .all(|(stretch, pace)| *stretch == 1 || *pace == SLOWEST),
+            .all(|(lengthening, pace)| *lengthening == 1 || *pace == SLOWEST),
         "{shorter:?}"
     );
 }
@@ -292,11 +292,11 @@ fn short_lump_does_not_make_intervals_longer() {
     for part in [3.0, 0.8, 0.8, 0.8] {
         interval_that_takes(&mut control, &mut at, part);
     }
-    assert_eq!(control.stretch(), 1);
+    assert_eq!(control.lengthening(), 1);
 }
 
 #[test]
-fn intervals_become_longer_where_periods_are_as_long_as_they_may_be() {
+fn intervals_become_longer_where_periods_are_longest() {
     // The least part of samples would need periods twice as long as the longest.
     let busy = Plant {
         per_interval: 10.0,

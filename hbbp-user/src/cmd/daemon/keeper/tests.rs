@@ -111,7 +111,7 @@ fn segment_that_only_is_named_like_a_merged_one_removes_nothing() {
 
 /// Found by a soak: each interval was compared with it again, and nothing was merged any more.
 #[test]
-fn segment_that_comes_later_and_is_named_like_a_merged_one_changes_nothing() {
+fn later_segment_named_like_a_merged_one_changes_nothing() {
     let of = |runs: &[Snapshot]| encode_runs(runs, Compression::Fast).unwrap();
     let others = [
         // Names that hold all to come, and one that holds what would be merged first.
