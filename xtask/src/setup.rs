@@ -17,7 +17,7 @@ use hbbp_toolchain::{
 
 use crate::command;
 use crate::system::{self, System};
-use packagers::{DEB, Packager, missing_packagers};
+use packagers::{DEB, PACKAGERS, Packager};
 
 /// Debian's compiler for the eBPF object.
 const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf"];
@@ -166,7 +166,11 @@ impl Missing {
             compiler: builds_objects && Toolchain::find().is_none(),
             linker: builds_objects && find_linker().is_none(),
             test_packages: test_packages(needs)?,
-            packagers: missing_packagers(needs),
+            packagers: packagers::missing(match needs {
+                Needs::Release => &PACKAGERS,
+                Needs::AllTests => &[DEB],
+                Needs::Build | Needs::Machine | Needs::Test => &[],
+            }),
             readers: reads && !has_readers(),
             promtool: reads
                 && !command::workspace()

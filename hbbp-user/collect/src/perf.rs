@@ -4,4 +4,5 @@ mod counting;
 mod descriptor;
 
 pub use counting::{Counting, Group};
-pub use descriptor::{Perf, Request, SIDEBAND_BYTES, Stack, TEXT_RING_BYTES, Target};
+pub use descriptor::{Perf, Request, Stack, Target};
+pub(crate) use descriptor::{SIDEBAND_BYTES, TEXT_RING_BYTES};

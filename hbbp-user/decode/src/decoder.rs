@@ -3,10 +3,11 @@
 use iced_x86::{Decoder as Iced, DecoderOptions, IcedError, Instruction};
 
 use crate::apx;
-use crate::evex::{self, EVEX, Evex};
+use crate::evex::{EVEX, Evex};
 use crate::modern::Modern;
 use crate::rewritten::{Bytes, LONGEST, Rewritten};
 use crate::rex2::{self, JMPABS, REX2};
+use crate::vector;
 
 /// Decodes instructions, one after the other.
 pub struct Decoder<'a> {
@@ -111,7 +112,7 @@ fn decoded(bytes: &[u8], ip: u64) -> Option<(Modern, Instruction)> {
             let evex = Evex::read(prefixes, rest)?;
             match evex.map() {
                 apx::MAP => apx::rewritten(&evex),
-                _ => evex::to_vex(&evex).or_else(|| evex::to_avx512(&evex)),
+                _ => vector::to_vex(&evex).or_else(|| vector::to_avx512(&evex)),
             }
         }
         _ => None,

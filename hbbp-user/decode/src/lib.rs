@@ -10,6 +10,7 @@ mod evex;
 mod modern;
 mod rewritten;
 mod rex2;
+mod vector;
 
 pub use decoder::Decoder;
 pub use modern::{Extension, Modern};

@@ -11,7 +11,7 @@ use super::flow::branches::TakenBranch;
 use super::flow::late::Late;
 use super::flow::per_branch::Untied;
 use super::landing::Skid;
-use super::sources::streams::Stream;
+use super::sources::stream::Stream;
 use hbbp_code::locate::{Discard, Tally, Unresolved};
 use hbbp_model::snapshot::ModuleIdx;
 

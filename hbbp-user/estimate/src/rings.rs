@@ -9,7 +9,8 @@
 use super::flow::graph::FlowGraph;
 use super::flow::least_squares::Equation;
 use super::near::{ends_near, near_only};
-use super::sources::streams::{Judged, Stream};
+use super::sources::stream::Stream;
+use super::sources::streams::Judged;
 use super::{EventAssignment, units};
 use crate::sums::over;
 use hbbp_code::blocks::BlockMap;

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use super::near::{ends_near, near_only};
 use super::rings::unknown;
-use super::sources::streams::{Judged, Stream};
+use super::sources::stream::Stream;
+use super::sources::streams::Judged;
 use super::{EventAssignment, Sampled, units};
 use crate::sums::over;
 use hbbp_code::blocks::BlockMap;

@@ -7,7 +7,7 @@
 use super::Estimate;
 use super::error::independent;
 use super::rule::saw_nothing;
-use super::sources::streams::Stream;
+use super::sources::stream::Stream;
 use super::sources::{Counted, SeenBlocks};
 use crate::sums::over;
 use hbbp_code::locate::TextIdx;

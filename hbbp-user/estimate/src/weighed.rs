@@ -17,7 +17,7 @@ use super::flow::skid::SampledBlocks;
 use super::sampling::Sampling;
 use super::sources::Observed;
 use super::sources::ebs::by_instruction;
-use super::sources::streams::Stream;
+use super::sources::stream::Stream;
 use super::stages::Stage;
 use super::whole_run::WholeRun;
 use super::{Bias, BlockCount, ClassEstimate, Corrections, Part, Ties, Unit};

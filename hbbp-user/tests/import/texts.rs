@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::elf::{Program, elf, write_loop};
-use crate::run::{Folder, assert_no_worse_than_linear, export, lines, refused, usage};
+use crate::run::{Folder, assert_no_worse_than_linear, export, hbbp, lines, refused, usage};
 
 const ENTRIES: &str = "0x401007/0x401005/P/-/-/0 0x401007/0x401005/M/-/-/0";
 
@@ -157,9 +157,24 @@ fn streams_through_apx_code_count() {
     });
     let program = folder.write("apx", bytes).to_str().unwrap().to_owned();
     let text = folder.write("apx.pre", "F 401000 401012 1000\nB 401012 401000 1000 0\n");
-    let csv = report(&text, &["--binary", &program, "--format", "csv", "--rows", "extension,mnemonic"]);
+    let options = [
+        "--binary",
+        &program,
+        "--format",
+        "csv",
+        "--rows",
+        "extension,mnemonic",
+    ];
+    let ran = hbbp(&[&["report", text.to_str().unwrap()], &options[..]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let csv = ran.out;
     let rows: Vec<&str> = csv.lines().filter(|line| !line.starts_with('#')).collect();
-    for row in ["APX_F,ADD,2000", "APX_F,MOV,1000", "BASE,IMUL,1000", "BASE,JMP,1000"] {
+    for row in [
+        "APX_F,ADD,0,,0,2000,",
+        "APX_F,MOV,0,,0,1000,",
+        "BASE,IMUL,0,,0,1000,",
+        "BASE,JMP,0,,0,1000,",
+    ] {
         assert!(rows.iter().any(|line| line.starts_with(row)), "{row}: {csv}");
     }
 }

@@ -1,6 +1,5 @@
 //! The subcommands of cargo's that make files of a release.
 
-use super::Needs;
 use crate::command;
 
 /// A subcommand of cargo's that makes a file of a release, in a fixed version.
@@ -29,15 +28,10 @@ pub(super) const PACKAGERS: [Packager; 3] = [
     },
 ];
 
-/// Those that are not there in their version.
-pub(super) fn missing_packagers(needs: Needs) -> Vec<Packager> {
-    let mut packagers = match needs {
-        Needs::Release => PACKAGERS.to_vec(),
-        Needs::AllTests => vec![DEB],
-        Needs::Build | Needs::Machine | Needs::Test => Vec::new(),
-    };
-    packagers.retain(|packager| !packager.is_installed());
-    packagers
+/// Those of these that are not there in their version.
+pub(super) fn missing(packagers: &[Packager]) -> Vec<Packager> {
+    let missing = packagers.iter().filter(|packager| !packager.is_installed());
+    missing.copied().collect()
 }
 
 impl Packager {

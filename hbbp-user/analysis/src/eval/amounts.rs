@@ -41,7 +41,7 @@ pub struct FunctionKey {
 pub const UNKNOWN: &str = "[unknown]";
 
 /// Mnemonic of instructions whose code is in no text of the profile.
-pub const NO_TEXT: &str = "[no text]";
+pub(crate) const NO_TEXT: &str = "[no text]";
 
 /// A count as an amount; beyond 2^53 it is rounded.
 #[expect(

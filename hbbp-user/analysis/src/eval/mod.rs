@@ -20,7 +20,7 @@ mod sums;
 mod truth;
 
 use crate::mix::{Dimension, Estimated, Query};
-pub use amounts::{Amounts, FunctionKey, Method, NO_TEXT, UNKNOWN, amount};
+pub use amounts::{Amounts, FunctionKey, Method, UNKNOWN, amount};
 pub use evaluation::{Calibration, Evaluation, LEAST, SAMPLES};
 pub use exact::{AddressCounts, Exact, MnemonicCounts, Names, NoCounts};
 pub use group::{Group, Level};

@@ -77,7 +77,7 @@ pub struct Mix {
 }
 
 /// Whole samples of a mix: rows, and in each its columns.
-pub type WholeSamples = Vec<Vec<u64>>;
+pub(crate) type WholeSamples = Vec<Vec<u64>>;
 
 impl Cell {
     /// A figure as a number to sort by.

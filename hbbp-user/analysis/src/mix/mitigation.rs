@@ -217,9 +217,7 @@ mod tests {
     use super::*;
 
     fn names(function: &str, bytes: &[u8], before: &[u8]) -> Vec<&'static str> {
-        let block: Vec<Instruction> = Decoder::try_with_ip(64, bytes, 0x1000)
-            .unwrap()
-            .collect();
+        let block: Vec<Instruction> = Decoder::try_with_ip(64, bytes, 0x1000).unwrap().collect();
         mitigations(function, &block, before)
     }
 

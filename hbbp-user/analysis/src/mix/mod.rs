@@ -34,7 +34,7 @@ mod view;
 
 pub use accuracy::{Accuracy, KeyError, block_error};
 pub use analysis::{Analysis, Estimated, MethodShare, analyse};
-pub use answer::{Cell, Column, Mix, Row, WholeSamples};
+pub use answer::{Cell, Column, Mix, Row};
 pub use apportion::apportion;
 pub use axis::{Axis, NO_GROUP, UnknownAxis};
 pub use category::Category;

@@ -284,11 +284,11 @@ fn open_without(
 
 /// Bytes of each CPU's ring of records about kernel text: switching a tracepoint writes 5 kB, tracing all functions
 /// 3 MB, most of which is lost and found by reading.
-pub const TEXT_RING_BYTES: usize = 256 << 10;
+pub(crate) const TEXT_RING_BYTES: usize = 256 << 10;
 
 /// Bytes of each CPU's sideband ring. 200 programs a second leave about 2 kB each, 400 kB between two readings
 /// that are a second late.
-pub const SIDEBAND_BYTES: usize = 512 << 10;
+pub(crate) const SIDEBAND_BYTES: usize = 512 << 10;
 
 pub(super) fn open(
     attr: &mut bindings::perf_event_attr,

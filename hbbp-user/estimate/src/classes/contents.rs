@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::BlockCount;
-use crate::sources::streams::Stream;
+use crate::sources::stream::Stream;
 use hbbp_code::blocks::BlockMap;
 use hbbp_code::locate::TextIdx;
 use hbbp_model::addr::Ring;

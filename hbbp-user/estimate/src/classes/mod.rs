@@ -19,7 +19,7 @@ mod ties;
 
 use super::basis::Basis;
 use super::error::clustered;
-use super::sources::streams::Stream;
+use super::sources::stream::Stream;
 use super::stages::{Stage, Stages};
 use super::{BlockCount, Estimate, Figure, Part, Unit};
 use contents::{Contents, of_streams};

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use super::super::flow::graph::{Edge, FlowGraph};
 use super::super::flow::phases::Phases;
-use super::super::sources::streams::Stream;
+use super::super::sources::stream::Stream;
 use super::super::sources::{KernelShares, SeenBlocks};
 use hbbp_model::snapshot::ProcessIdx;
 

@@ -1,6 +1,6 @@
 //! Standard errors of counts whose hits are independent, or come in clusters that tell as much as one: the streams of a stack.
 
-use crate::sources::streams::Stream;
+use crate::sources::stream::Stream;
 use hbbp_model::snapshot::{Event, EventIdx};
 
 /// Streams in a full stack of 32 entries, the deepest there is (`MAX_LBR_ENTRIES` in

@@ -9,7 +9,8 @@
 
 use super::super::sources::SeenBlocks;
 use super::super::sources::lbr::{by_block, execution_counts};
-use super::super::sources::streams::{Amounts, Stream};
+use super::super::sources::stream::Stream;
+use super::super::sources::streams::Amounts;
 use crate::sums::over;
 use hbbp_code::blocks::BlockMap;
 

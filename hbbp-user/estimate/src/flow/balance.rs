@@ -20,7 +20,7 @@
 //! other two are good within them ([`super::skid`]), and for blocks as far as the times of instructions say where a sample lands
 //! ([`super::landed`]). They count instructions of streams, as what was counted of the run does, and so they tell shares too.
 
-use super::super::sources::streams::Stream;
+use super::super::sources::stream::Stream;
 use super::conservation::Conservation;
 use super::errors::Errors;
 use super::graph::{Edge, FlowGraph};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::graph::FlowGraph;
-use crate::sources::streams::Stream;
+use crate::sources::stream::Stream;
 use crate::sums::{add, at};
 use hbbp_code::locate::TextIdx;
 

@@ -4,7 +4,8 @@
 
 use hashbrown::HashMap;
 
-use super::super::sources::streams::{Amounts, Stream};
+use super::super::sources::stream::Stream;
+use super::super::sources::streams::Amounts;
 use crate::EventAssignment;
 use crate::sums::{add, over};
 use hbbp_code::blocks::BlockMap;

@@ -9,7 +9,7 @@
 use super::graph::FlowGraph;
 use super::least_squares::Equation;
 use crate::near::ends_near;
-use crate::sources::streams::Stream;
+use crate::sources::stream::Stream;
 use crate::sums::over;
 use crate::totals::Totals;
 use hbbp_code::blocks::BlockMap;

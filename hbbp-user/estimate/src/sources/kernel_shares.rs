@@ -4,7 +4,7 @@
 //! estimated once for the system, from all that was seen of it. What each process image has of a stream is then the share
 //! of the occurrences that were seen in its stacks.
 
-use super::streams::Stream;
+use super::stream::Stream;
 use crate::EventAssignment;
 use crate::sums::over;
 use hbbp_code::locate::TextIdx;

@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::counted::{Counted, summed};
-use super::streams::Stream;
+use super::stream::Stream;
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_code::locate::TextIdx;
 use hbbp_model::snapshot::ProcessIdx;

@@ -8,6 +8,7 @@ mod observed;
 pub(super) mod oldest_slot;
 pub(super) mod processes;
 mod seen_blocks;
+pub(super) mod stream;
 pub(super) mod streams;
 
 pub use counted::ring;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::counted::Counted;
 use super::lbr;
-use super::streams::Stream;
+use super::stream::Stream;
 use hbbp_code::blocks::{BlockId, BlockMap};
 
 /// Every block that a method saw, numbered from 0 in the order of their ids.

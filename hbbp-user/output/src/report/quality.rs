@@ -199,9 +199,7 @@ impl Miss {
                 let (share, limit) = (percent(*share), percent(limit));
                 format!("only {share} % of the {ring} samples map to a known instruction (limit {limit} %)")
             }
-            Self::NoSamples => {
-                "no sample is in code that is known, so there is nothing to report".to_owned()
-            }
+            Self::NoSamples => "no sample is in code that is known, so there is nothing to report".to_owned(),
         }
     }
 }

@@ -10,7 +10,7 @@ const PAGE: u64 = 4096;
 const READING: u64 = 64 << 10;
 
 /// Fills a buffer with the text from an address on and says whether it could.
-pub type ReadText<'a> = dyn FnMut(ImageAddr, &mut [u8]) -> bool + 'a;
+pub(crate) type ReadText<'a> = dyn FnMut(ImageAddr, &mut [u8]) -> bool + 'a;
 
 /// Ranges that lie close enough together to be read at once, in the order of their addresses.
 pub(crate) fn readings<T>(ranges: &[(Range<u64>, T)]) -> impl Iterator<Item = &[(Range<u64>, T)]> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::super::super::sources::ebs::Hits;
-use super::super::super::sources::streams::Stream;
+use super::super::super::sources::stream::Stream;
 use super::super::graph::FlowGraph;
 use super::passing::{BIN, Before, Passing, longest};
 use crate::sums::add;

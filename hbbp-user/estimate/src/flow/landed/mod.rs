@@ -11,7 +11,7 @@ mod passing;
 
 use super::super::sources::SeenBlocks;
 use super::super::sources::ebs::Hits;
-use super::super::sources::streams::Stream;
+use super::super::sources::stream::Stream;
 use super::graph::FlowGraph;
 use crate::timing::Model;
 use fit::Hot;

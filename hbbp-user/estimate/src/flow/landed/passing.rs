@@ -4,7 +4,7 @@
 //! Of what leads to a start, all ways have their recorded part. What ran before it is the mean over them, followed back over as many
 //! branches as pass in the longest skid.
 
-use super::super::super::sources::streams::Stream;
+use super::super::super::sources::stream::Stream;
 use super::super::chain::{self, Chain, add_row, later, row};
 use super::super::graph::FlowGraph;
 use crate::kinds_of_forms::kinds_of_forms;

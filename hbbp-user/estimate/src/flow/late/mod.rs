@@ -25,7 +25,7 @@ mod together;
 use super::chain::Chain;
 use super::graph::{Edge, FlowGraph};
 use crate::kinds_of_forms::kinds_of_forms;
-use crate::sources::streams::Stream;
+use crate::sources::stream::Stream;
 use crate::sums::{add, at, over};
 use hbbp_code::blocks::BlockMap;
 use hbbp_model::kinds::{KNOWN_TIMES, kind};

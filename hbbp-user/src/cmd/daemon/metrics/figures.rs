@@ -30,8 +30,14 @@ pub(super) struct Figures {
     measured: Amount,
     build: Family<BuildLabels, Level>,
     own: Own,
-    interval: Level,
-    last_interval: Level,
+    interval: Interval,
+}
+
+/// The intervals of the daemon.
+#[derive(Clone, Debug, Default)]
+struct Interval {
+    wanted: Level,
+    last_length: Level,
     last_start: Level,
 }
 
@@ -86,7 +92,7 @@ impl Figures {
     /// The figures of a daemon that has measured nothing yet: losses are there from the start.
     pub(super) fn new(registry: &mut Registry, interval: Duration) -> Self {
         let figures = Self::default();
-        figures.interval.set(interval.as_secs_f64());
+        figures.interval.wanted.set(interval.as_secs_f64());
         let version = env!("CARGO_PKG_VERSION");
         figures.build.get_or_create(&BuildLabels { version }).set(1.0);
         for loss in Loss::ALL {
@@ -172,19 +178,19 @@ impl Figures {
             "interval",
             "Length of an interval that was asked for",
             Quantity::Seconds,
-            self.interval.clone(),
+            self.interval.wanted.clone(),
         );
         registry.register_with_unit(
             "last_interval",
             "Length of the last interval: longer than asked for where the CPU budget needs it",
             Quantity::Seconds,
-            self.last_interval.clone(),
+            self.interval.last_length.clone(),
         );
         registry.register_with_unit(
             "last_interval_start_time",
             "Start of the last interval since 1970",
             Quantity::Seconds,
-            self.last_start.clone(),
+            self.interval.last_start.clone(),
         );
     }
 
@@ -226,8 +232,8 @@ impl Figures {
             .budget
             .set(run.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
         self.own.memory.set(run.own_memory as f64);
-        self.last_interval.set(run.duration as f64 / S);
-        self.last_start.set(run.started as f64 / S);
+        self.interval.last_length.set(run.duration as f64 / S);
+        self.interval.last_start.set(run.started as f64 / S);
     }
 
     fn add_event(&self, event: &Event) {
