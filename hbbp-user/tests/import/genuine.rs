@@ -117,7 +117,7 @@ fn tiger_lake_has_the_cycles_for_each_instruction_of_its_loop() {
     ]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    let it = &report["runs"][0]["loops"]["loops"][0];
+    let it = &report["loops"][0]["loops"][0];
     // 95 cycles over 62 iterations of five instructions.
     let cpi = it["cpi"]["value"].as_f64().unwrap();
     assert!((cpi * 5.0 / (95.0 / 62.0) - 1.0).abs() < 0.02, "{cpi} {it}");

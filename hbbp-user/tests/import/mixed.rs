@@ -15,7 +15,7 @@ const CPU: u64 = 1 << 7;
 const RAW: u64 = 1 << 10;
 const SECOND: u64 = 1_000_000_000;
 
-fn imported(recording: &Path, binaries: &[&str]) -> Snapshot {
+pub(crate) fn imported(recording: &Path, binaries: &[&str]) -> Snapshot {
     let mut options = ImportOptions {
         file: recording.to_owned(),
         ..ImportOptions::default()
@@ -112,8 +112,8 @@ fn events_of_different_fields_have_their_own_times() {
     assert_eq!(
         amounts,
         [
-            (r#"["prog (5)","second"]"#.to_owned(), 2.0),
-            (r#"["prog (5)","first"]"#.to_owned(), 1.0)
+            (r#"["prog (5)","/bin/second"]"#.to_owned(), 2.0),
+            (r#"["prog (5)","/bin/first"]"#.to_owned(), 1.0)
         ]
     );
 }
