@@ -168,7 +168,7 @@ fn words_before_entries(line: &str) -> usize {
     words.take_while(|word| !looks_like_entry(word)).count()
 }
 
-/// Whether all entries of a line have addresses, and their files can be told apart.
+/// Whether all entries of a line have addresses, and their files can be distinguished.
 fn check_entries(line: &str, number: u64, modules: &mut TextModules) -> Result<(), ImportError> {
     let wrong = |what| ImportError::Line { line: number, what };
     for word in line.split_ascii_whitespace().skip(words_before_entries(line)) {

@@ -80,7 +80,7 @@ impl<'a> Events<'a> {
         self.ids_of_samples.iter().find_map(at)
     }
 
-    /// The time of a record that is no sample; 0 where it has none, which means before the recording.
+    /// The time of a record other than a sample; 0 where it has none, which means before the recording.
     pub(super) fn time_of(&self, record: &RawRecord<'_>) -> u64 {
         if !self.timed {
             return ordinal_time(record);
@@ -91,7 +91,7 @@ impl<'a> Events<'a> {
             .unwrap_or(0)
     }
 
-    /// The event by whose fields a record that is no sample ends. perf's own records have no id, and time 0.
+    /// The event by whose fields a record other than a sample ends. perf's own records have no id, and time 0.
     fn event_of_trailer(&self, body: &[u8]) -> Option<&RecordedEvent> {
         if self.ids_of_trailers.is_empty() {
             return self.header.events.first();
@@ -112,7 +112,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The fields that tell where a record that is no sample has its time.
+/// The fields that tell where a record other than a sample has its time.
 fn fields_of_trailer(attr: &Attr) -> u64 {
     let fields = sample_type::TIME
         | sample_type::ID

@@ -127,10 +127,11 @@ fn place_of_time(words: &[Word<'_>]) -> Option<usize> {
             .is_some_and(|word| word.at + word.text.len() <= LONGEST_COMMAND)
     };
     let with_ids: Vec<usize> = times().filter(has_ids).collect();
-    let candidates = if with_ids.is_empty() {
-        times().collect()
-    } else {
-        with_ids
+    let candidates = match with_ids.as_slice() {
+        // Ids after it say that it was of the command.
+        [] if words.iter().any(is_both_ids) => return None,
+        [] => times().collect(),
+        _ => with_ids,
     };
     let of_none = candidates.iter().find(|at| !may_be_of_command(**at));
     of_none.or(candidates.first()).copied()
@@ -138,15 +139,16 @@ fn place_of_time(words: &[Word<'_>]) -> Option<usize> {
 
 /// The pid of a head without a time: two ids, or else the first number after the command, which has at least one word.
 fn place_of_pid(words: &[Word<'_>]) -> Option<usize> {
-    let is_both = |word: &Word<'_>| {
-        let both = word.text.split_once('/');
-        both.is_some_and(|(pid, tid)| is_decimal(pid) && is_decimal(tid))
-    };
     let lone = || {
         let numbers = words.iter().skip(1).position(|word| is_decimal(word.text))?;
         Some(1 + numbers)
     };
-    words.iter().position(is_both).or_else(lone)
+    words.iter().position(is_both_ids).or_else(lone)
+}
+
+fn is_both_ids(word: &Word<'_>) -> bool {
+    let both = word.text.split_once('/');
+    both.is_some_and(|(pid, tid)| is_decimal(pid) && is_decimal(tid))
 }
 
 /// `PID`, `PID/TID` or `PID/TID [CPU]` at the end of these words.

@@ -103,7 +103,7 @@ fn changes(snapshot: &Snapshot, map: &BlockMap, events: &BTreeSet<EventIdx>) -> 
     (changes, n_streams)
 }
 
-/// Adds a stream; `None` where it is no straight code that is known.
+/// Adds a stream; `None` unless it is straight code that is known.
 fn add(
     changes: &mut Changes,
     stream: &StreamCount,

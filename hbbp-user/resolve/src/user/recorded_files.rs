@@ -264,7 +264,7 @@ mod tests {
         let one_file = listed(
             &[
                 "/usr/bin/python3",
-                "/root/usr/bin/python3",
+                "/mnt/usr/bin/python3",
                 "/bin/python3.11 (deleted)",
             ],
             1,

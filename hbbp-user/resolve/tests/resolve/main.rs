@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, reason = "helpers of a test may end it")]
 
 mod apart;
+mod chains;
 mod hostile;
 mod patched;
 mod program;
@@ -26,7 +27,7 @@ use hbbp_resolve::kernel::kallsyms::{Kallsyms, read_kallsyms};
 use hbbp_resolve::kernel::map::KernelMap;
 use hbbp_resolve::kernel::reader::KernelText;
 use hbbp_resolve::kernel::space::KernelSpace;
-use hbbp_resolve::raw::{Raw, RawChain, RawInterval, Sort, TaskKey};
+use hbbp_resolve::raw::{Raw, RawInterval, Sort, TaskKey};
 
 use program::{COMPILER, NARROW, PROGRAM, Running, compile};
 
@@ -386,47 +387,6 @@ fn unknown_processes_and_addresses_keep_their_counts() {
     assert_eq!(snapshot.processes.len(), 3, "the kernel and two unknown tasks");
     assert_eq!(snapshot.losses.get(Loss::SidebandLost), 3);
     assert_eq!(snapshot.losses.get(Loss::TextWithoutSource), 2);
-}
-
-/// Code without frame pointers has anything in the place of a return address.
-#[test]
-fn call_chains_end_at_what_is_no_canonical_address() {
-    const KERNEL: u64 = 0xffff_ffff_8100_0000;
-    let mut resolver = Resolver::new(no_kernel(), &[]);
-    resolver.chained([RawChain {
-        task: TaskKey {
-            tgid: 4_000_000,
-            exec_id: 2,
-        },
-        tid: 0,
-        first_time: 5,
-        event: EventIdx(0),
-        ip: Va(KERNEL),
-        frames: vec![
-            Va(KERNEL),
-            Va(KERNEL + 9),
-            Va(0xdead_beef_0000_1234),
-            Va(KERNEL + 99),
-        ],
-        top: Va(0),
-        hits: 1,
-        weight: 1,
-    }]);
-    resolver.drained(vec![RawInterval {
-        start: 1,
-        end: 9,
-        counts: Vec::new(),
-    }]);
-    let snapshot = snapshot(resolver);
-    assert_eq!(
-        *snapshot.intervals[0].chains[0].frames,
-        [Va(KERNEL), Va(KERNEL + 9)]
-    );
-    assert_eq!(
-        snapshot.losses.get(Loss::TextNotCanonical),
-        0,
-        "it was not asked for"
-    );
 }
 
 /// A run in which the first byte of `idle` is patched twice: once silently, and once with a record.
