@@ -62,6 +62,20 @@ pub struct Sideband {
     pub cut_off: bool,
 }
 
+impl Sideband {
+    /// Counts a sample of this event and time.
+    fn count(&mut self, event: usize, time: u64, record: &RawRecord<'_>) {
+        let counts = if is_of_guest(record) {
+            &mut self.n_guest_samples
+        } else {
+            &mut self.n_samples
+        };
+        counts.get_mut(event).into_iter().for_each(|n| *n += 1);
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+    }
+}
+
 impl<F: Read + Seek> PerfData<F> {
     /// Opens a file of `len` bytes; `parts` are the files beside it that threads of the recorder wrote.
     pub fn open(mut file: F, len: u64, parts: Vec<F>) -> Result<Self, ImportError> {
@@ -97,16 +111,7 @@ impl<F: Read + Seek> PerfData<F> {
         found.cut_off = each_record(file, parts, *at, &mut |record| {
             match record.kind {
                 SAMPLE => match events.sample(&record) {
-                    Some((event, sample)) => {
-                        let counts = if is_of_guest(&record) {
-                            &mut found.n_guest_samples
-                        } else {
-                            &mut found.n_samples
-                        };
-                        counts.get_mut(event).into_iter().for_each(|n| *n += 1);
-                        let (first, last) = found.span.unwrap_or((sample.time, sample.time));
-                        found.span = Some((first.min(sample.time), last.max(sample.time)));
-                    }
+                    Some((event, sample)) => found.count(event, sample.time, &record),
                     None => found.unread_samples += 1,
                 },
                 THROTTLE => found.throttled += 1,

@@ -38,7 +38,7 @@ fn clock_and_tracepoint() -> Vec<Attr> {
         config: 300,
         sample_type: ADDRESSES | CPU | RAW,
         id: 78,
-        ..clock.clone()
+        ..clock
     };
     vec![clock, tracepoint]
 }
