@@ -47,7 +47,8 @@ pub(crate) fn read_perf_data(bytes: &[u8]) {
 }
 
 fn try_perf_data(bytes: &[u8]) -> Result<(), ImportError> {
-    let mut data = PerfData::open(Cursor::new(bytes), u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
+    let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let mut data = PerfData::open(Cursor::new(bytes), len, Vec::new())?;
     let sideband = data.read_sideband(&mut |_| {})?;
     let events = data.header.describe(&sideband.n_samples)?;
     let _ = choose(&events);

@@ -67,6 +67,8 @@ pub(super) struct TextAddress<'a> {
     pub(super) build_id: Option<&'a str>,
     /// The address.
     pub(super) address: u64,
+    /// Path of its file in brackets behind it.
+    pub(super) file: Option<&'a str>,
 }
 
 /// An entry as a text gives it.
@@ -79,7 +81,10 @@ pub(super) struct TextEntry<'a> {
 
 /// Interprets `[BUILDID:][0x]HEX[(FILE)]`.
 pub(super) fn parse_address(text: &str) -> Option<TextAddress<'_>> {
-    let text = text.split('(').next()?;
+    let (text, file) = match text.split_once('(') {
+        Some((text, file)) => (text, Some(file.trim_end_matches(')'))),
+        None => (text, None),
+    };
     let (build_id, digits) = match text.split_once(':') {
         Some((id, digits)) => (Some(id), digits),
         None => (None, text),
@@ -89,7 +94,11 @@ pub(super) fn parse_address(text: &str) -> Option<TextAddress<'_>> {
     let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let address = u64::from_str_radix(digits, 16).ok().filter(|_| plain)?;
     let known = build_id.is_none_or(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()));
-    known.then_some(TextAddress { build_id, address })
+    known.then_some(TextAddress {
+        build_id,
+        address,
+        file,
+    })
 }
 
 /// Whether a word looks like an entry: it may still be one without addresses (`-F brstacksym`).
@@ -166,6 +175,10 @@ mod tests {
     fn addresses_with_files_and_build_ids() {
         let entry = parse_entry("0x401000(/usr/bin/a)/0x7f00(/lib/b.so)/P/-/-/0/").unwrap();
         assert_eq!((entry.from.address, entry.to.address), (0x40_1000, 0x7f00));
+        assert_eq!(
+            (entry.from.file, entry.to.file),
+            (Some("/usr/bin/a"), Some("/lib/b.so"))
+        );
         let entry = parse_entry("ab01:1000/abc:0x20/P/-/-/0").unwrap();
         assert_eq!((entry.from.build_id, entry.from.address), (Some("ab01"), 0x1000));
         assert_eq!((entry.to.build_id, entry.to.address), (Some("abc"), 0x20));

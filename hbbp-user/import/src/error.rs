@@ -28,9 +28,11 @@ pub enum ImportError {
     /// Recorded on another architecture.
     #[error("recorded on {0}; only x86 recordings are supported")]
     Foreign(String),
-    /// `perf record --threads` writes a folder.
-    #[error("part of a `perf record --threads` directory, which is not supported: record without --threads")]
-    Folder,
+    /// `perf record --threads` writes a directory.
+    #[error(
+        "part of a `perf record --threads` directory, most of whose records are in other files: name the directory"
+    )]
+    Part,
     /// Call-stack mode.
     #[error(
         "branch stacks of event {0} were recorded in call-stack mode (--call-graph lbr), which drops \
@@ -49,6 +51,11 @@ pub enum ImportError {
     /// No event, or none that says anything about executions.
     #[error("no samples with addresses or branch stacks: record with -b, or sample an instructions event")]
     Empty,
+    /// Samples of virtual machines alone.
+    #[error(
+        "all {0} samples are of virtual machines, whose programs the recording does not know: record in the guest"
+    )]
+    OnlyGuests(u64),
     /// No branch stacks, where they are what is wanted.
     #[error("no sample has a branch stack: record with -b (or -j any)")]
     NoStacks,

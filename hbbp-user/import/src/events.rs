@@ -55,11 +55,9 @@ impl Header {
 pub fn describe_by_name(name: &str, runs: u64) -> Event {
     let shown = if name.is_empty() { "unnamed event" } else { name };
     let unit = unit_of_name(name);
-    let branch_stack = 0 < runs;
     Event {
         name: shown.to_owned(),
         unit,
-        branch_stack,
         period: Period::Fixed(1),
         runs,
         ..Event::default()

@@ -1,7 +1,7 @@
 //! What a perf.data file says of its machine and of its making: the features after its records.
 
 use super::bytes::Bytes;
-use super::error::{Damaged, ImportError};
+use super::error::Damaged;
 use super::header::{FileBuildId, Header, RecordedEvent, parse_ids};
 
 mod feature {
@@ -30,7 +30,7 @@ impl Header {
     }
 
     /// Takes the content of a feature.
-    pub(super) fn take_feature(&mut self, feature: u64, section: &[u8]) -> Result<(), ImportError> {
+    pub(super) fn take_feature(&mut self, feature: u64, section: &[u8]) {
         // Names are a comfort: where one is damaged it stays empty.
         match feature {
             feature::HOSTNAME => self.host = parse_string(&mut Bytes(section)).unwrap_or_default(),
@@ -45,10 +45,14 @@ impl Header {
             feature::BUILD_ID => self.build_ids = parse_build_ids(section),
             feature::PMU_MAPPINGS => self.pmus.names = parse_pmus(section).unwrap_or_default(),
             feature::EVENT_DESC => self.name_events(section).unwrap_or_default(),
-            feature::DIR_FORMAT => return Err(ImportError::Folder),
+            // The version: 0 for a directory whose file `data` holds all records (`enum perf_dir_version`).
+            feature::DIR_FORMAT => {
+                self.is_in_parts = section
+                    .get(..8)
+                    .is_some_and(|version| Bytes(version).u64() != Ok(0));
+            }
             _ => {}
         }
-        Ok(())
     }
 
     /// `u32 n, u32 attr_size`, then for each event: attribute, `u32 n_ids`, name, ids.

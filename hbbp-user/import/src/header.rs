@@ -65,6 +65,8 @@ pub struct Header {
     pub build_ids: Vec<FileBuildId>,
     /// What helps to understand raw events.
     pub pmus: Pmus,
+    /// Whether other files hold most of the records, as `perf record --threads` writes them.
+    pub(super) is_in_parts: bool,
 }
 
 /// Where the records are.
@@ -76,6 +78,15 @@ pub(super) struct RecordsAt {
     pub(super) len: Option<u64>,
     /// Whether the header was not completed, or promises more than there is.
     pub(super) unfinished: bool,
+}
+
+impl RecordsAt {
+    /// A file without a header.
+    pub(super) const WHOLE_FILE: Self = Self {
+        offset: 0,
+        len: None,
+        unfinished: false,
+    };
 }
 
 /// Whether a file that begins like this is perf.data.
@@ -165,7 +176,7 @@ fn read_features(
         let (offset, size) = (table.u64().map_err(damaged)?, table.u64().map_err(damaged)?);
         // Other sections may be large, and nothing is lost without them.
         if header.wants(bit) {
-            header.take_feature(bit, &read_at(file, offset, size, len)?)?;
+            header.take_feature(bit, &read_at(file, offset, size, len)?);
         }
     }
     Ok(())
@@ -252,7 +263,7 @@ impl Header {
     pub(super) fn take_feature_record(&mut self, body: &[u8]) -> Result<(), ImportError> {
         let mut body = Bytes(body);
         let feature = body.u64().map_err(|_| ImportError::Header("header"))?;
-        self.take_feature(feature, body.0)?;
+        self.take_feature(feature, body.0);
         self.check()
     }
 

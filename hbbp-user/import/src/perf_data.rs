@@ -4,15 +4,14 @@
 //! the right program only when all records about its process are known; two passes need no memory for that, and the
 //! file stays in the page cache between them.
 
-use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
 
-use super::attr::sample_type;
 use super::error::ImportError;
+use super::event_of_record::Events;
 use super::features::parse_build_id_record;
 use super::header::{Header, RecordsAt, read_header};
 use super::reader::{RawRecord, Records, user_record};
-use super::sample::{Sample, id_in_sample, parse_sample, time_of_record};
+use super::sample::Sample;
 use hbbp_model::record::{Names, Record, Timed, parse_record};
 
 const THROTTLE: u32 = 5;
@@ -22,14 +21,19 @@ const SAMPLE: u32 = 9;
 const MISC_FORK_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_EXACT_IP`.
 const MISC_EXACT_IP: u16 = 1 << 14;
+/// `PERF_RECORD_MISC_CPUMODE_MASK`, and the modes of a virtual machine: its kernel and its user code.
+const MISC_CPUMODE: u16 = 7;
+const GUEST_MODES: [u16; 2] = [4, 5];
 /// Largest size of the kept records about processes, in bytes; a browser's hour needs a hundredth of it.
 const MAX_SIDEBAND: usize = 96 << 20;
 /// Records between two reports of progress.
 const PROGRESS_STEP: u64 = 4096;
 
-/// A perf.data file.
+/// A perf.data file, or the directory that `perf record --threads` writes.
 pub struct PerfData<F> {
     file: F,
+    /// The files `data.0` and on, which hold records alone.
+    parts: Vec<F>,
     at: RecordsAt,
     /// What it says of itself; complete after the first pass.
     pub header: Header,
@@ -40,8 +44,10 @@ pub struct PerfData<F> {
 pub struct Sideband {
     /// What happened to processes and kernel text, in the order of time.
     pub records: Vec<Timed>,
-    /// Samples by event.
+    /// Samples by event, without those of virtual machines.
     pub n_samples: Vec<u64>,
+    /// Samples of virtual machines by event. Their addresses are those of a guest, so they are kept apart.
+    pub n_guest_samples: Vec<u64>,
     /// Records that the recorder lost, most of them samples.
     pub lost: u64,
     /// How often the kernel stopped an event because its samples came too fast.
@@ -56,45 +62,61 @@ pub struct Sideband {
     pub cut_off: bool,
 }
 
-/// Which event a sample belongs to, and what its time is.
-struct Events<'a> {
-    header: &'a Header,
-    by_id: HashMap<u64, usize>,
-    /// Where a sample has its id; `None` for a recording of one event.
-    id_at: Option<usize>,
-    /// Whether all records have times; else their order in the file represents it.
-    timed: bool,
+impl Sideband {
+    /// Counts a sample of this event and time.
+    fn count(&mut self, event: usize, time: u64, record: &RawRecord<'_>) {
+        let counts = if is_of_guest(record) {
+            &mut self.n_guest_samples
+        } else {
+            &mut self.n_samples
+        };
+        counts.get_mut(event).into_iter().for_each(|n| *n += 1);
+        let (first, last) = self.span.unwrap_or((time, time));
+        self.span = Some((first.min(time), last.max(time)));
+    }
 }
 
 impl<F: Read + Seek> PerfData<F> {
-    /// Opens a file of `len` bytes.
-    pub fn open(mut file: F, len: u64) -> Result<Self, ImportError> {
+    /// Opens a file of `len` bytes; `parts` are the files beside it that threads of the recorder wrote.
+    pub fn open(mut file: F, len: u64, parts: Vec<F>) -> Result<Self, ImportError> {
         let (header, at) = read_header(&mut file, len)?;
-        Ok(Self { file, at, header })
+        if header.is_in_parts && parts.is_empty() {
+            return Err(ImportError::Part);
+        }
+        Ok(Self {
+            file,
+            parts,
+            at,
+            header,
+        })
     }
 
     /// The first pass. `progress` is called with the number of bytes read.
     pub fn read_sideband(&mut self, progress: &mut dyn FnMut(u64)) -> Result<Sideband, ImportError> {
         self.read_header_records()?;
-        let events = Events::new(&self.header)?;
+        let Self {
+            file,
+            parts,
+            at,
+            header,
+        } = self;
+        let events = Events::new(header)?;
         let mut found = Sideband {
-            n_samples: vec![0; self.header.events.len()],
+            n_samples: vec![0; header.events.len()],
+            n_guest_samples: vec![0; header.events.len()],
             ..Sideband::default()
         };
         let mut kept = 0;
         let (mut build_ids, mut names) = (Vec::new(), Names::default());
-        let mut records = start(&mut self.file, self.at)?;
-        while let Some(record) = records.next()? {
+        found.cut_off = each_record(file, parts, *at, &mut |record| {
             match record.kind {
                 SAMPLE => match events.sample(&record) {
-                    Some((event, sample)) => {
-                        found.n_samples.get_mut(event).into_iter().for_each(|n| *n += 1);
-                        let (first, last) = found.span.unwrap_or((sample.time, sample.time));
-                        found.span = Some((first.min(sample.time), last.max(sample.time)));
-                    }
+                    Some((event, sample)) => found.count(event, sample.time, &record),
                     None => found.unread_samples += 1,
                 },
                 THROTTLE => found.throttled += 1,
+                // perf lists what guests mapped beside what the host did.
+                _ if is_of_guest(&record) => {}
                 user_record::HEADER_BUILD_ID => {
                     build_ids.extend(parse_build_id_record(record.misc, record.body));
                 }
@@ -117,9 +139,8 @@ impl<F: Read + Seek> PerfData<F> {
             if record.ordinal % PROGRESS_STEP == 0 {
                 progress(record.offset);
             }
-        }
-        found.cut_off = records.cut_off() || self.at.unfinished;
-        self.header.build_ids.extend(build_ids);
+        })?;
+        header.build_ids.extend(build_ids);
         // perf names a process before it lists its mappings, all at time 0; a process is known by its mappings.
         found.records.sort_by_key(|timed| {
             (
@@ -130,16 +151,22 @@ impl<F: Read + Seek> PerfData<F> {
         Ok(found)
     }
 
-    /// The second pass: hands over each sample with the index of its event and whether its address is exact.
+    /// The second pass: hands over each sample of the host with the index of its event and whether its address is exact.
     pub fn read_samples(
         &mut self,
         progress: &mut dyn FnMut(u64),
         take: &mut dyn FnMut(usize, Sample<'_>, bool),
     ) -> Result<(), ImportError> {
-        let events = Events::new(&self.header)?;
-        let mut records = start(&mut self.file, self.at)?;
-        while let Some(record) = records.next()? {
+        let Self {
+            file,
+            parts,
+            at,
+            header,
+        } = self;
+        let events = Events::new(header)?;
+        each_record(file, parts, *at, &mut |record| {
             if record.kind == SAMPLE
+                && !is_of_guest(&record)
                 && let Some((event, sample)) = events.sample(&record)
             {
                 take(event, sample, record.misc & MISC_EXACT_IP != 0);
@@ -147,7 +174,7 @@ impl<F: Read + Seek> PerfData<F> {
             if record.ordinal % PROGRESS_STEP == 0 {
                 progress(record.offset);
             }
-        }
+        })?;
         Ok(())
     }
 
@@ -174,69 +201,33 @@ impl<F: Read + Seek> PerfData<F> {
     }
 }
 
+/// Hands over the records of all files. Returns whether one of them ends early.
+fn each_record<F: Read + Seek>(
+    file: &mut F,
+    parts: &mut [F],
+    at: RecordsAt,
+    take: &mut dyn FnMut(RawRecord<'_>),
+) -> Result<bool, ImportError> {
+    let mut cut_off = at.unfinished;
+    let mut n_read = 0;
+    let parts = parts.iter_mut().map(|part| (part, RecordsAt::WHOLE_FILE));
+    for (file, at) in std::iter::once((file, at)).chain(parts) {
+        let mut records = start(file, at)?.numbered_from(n_read);
+        while let Some(record) = records.next()? {
+            n_read = record.ordinal.saturating_add(1);
+            take(record);
+        }
+        cut_off |= records.cut_off();
+    }
+    Ok(cut_off)
+}
+
 fn start<F: Read + Seek>(file: &mut F, at: RecordsAt) -> Result<Records<&mut F>, ImportError> {
     file.seek(SeekFrom::Start(at.offset))?;
     Ok(Records::new(file, at.offset, at.len))
 }
 
-impl<'a> Events<'a> {
-    fn new(header: &'a Header) -> Result<Self, ImportError> {
-        let attrs = || header.events.iter().map(|event| &event.attr);
-        let Some(first) = attrs().next() else {
-            return Err(ImportError::Empty);
-        };
-        let id_at = id_in_sample(first);
-        let alone = header.events.len() == 1;
-        if !alone && (id_at.is_none() || attrs().any(|attr| id_in_sample(attr) != id_at)) {
-            return Err(ImportError::Ambiguous);
-        }
-        let same_ends =
-            |fields: u64| attrs().all(|attr| attr.sample_type & fields == first.sample_type & fields);
-        let end = sample_type::TIME
-            | sample_type::ID
-            | sample_type::STREAM_ID
-            | sample_type::CPU
-            | sample_type::IDENTIFIER;
-        let timed = attrs().all(|attr| attr.sample_id_all && attr.has(sample_type::TIME)) && same_ends(end);
-        let ids = header
-            .events
-            .iter()
-            .enumerate()
-            .flat_map(|(n, event)| event.ids.iter().map(move |id| (*id, n)));
-        Ok(Self {
-            header,
-            by_id: ids.collect(),
-            id_at: id_at.filter(|_| !alone),
-            timed,
-        })
-    }
-
-    fn sample<'r>(&self, record: &RawRecord<'r>) -> Option<(usize, Sample<'r>)> {
-        let idx = match self.id_at {
-            None => 0,
-            Some(at) => {
-                let id = record.body.get(at..)?.first_chunk()?;
-                *self.by_id.get(&u64::from_le_bytes(*id))?
-            }
-        };
-        let attr = &self.header.events.get(idx)?.attr;
-        let mut sample = parse_sample(attr, record.body).ok()?;
-        if !self.timed {
-            sample.time = ordinal_time(record);
-        }
-        Some((idx, sample))
-    }
-
-    fn time_of(&self, record: &RawRecord<'_>) -> u64 {
-        let first = self.header.events.first().filter(|_| self.timed);
-        match first {
-            Some(event) => time_of_record(&event.attr, record.body).unwrap_or(0),
-            None => ordinal_time(record),
-        }
-    }
-}
-
-/// Without times the order of the file has to do. Time 0 means before the recording.
-fn ordinal_time(record: &RawRecord<'_>) -> u64 {
-    record.ordinal.saturating_add(1)
+/// Whether a virtual machine ran.
+fn is_of_guest(record: &RawRecord<'_>) -> bool {
+    GUEST_MODES.contains(&(record.misc & MISC_CPUMODE))
 }

@@ -74,6 +74,14 @@ impl<R: Read> Records<R> {
         }
     }
 
+    /// The same, with numbers that go on after those of another file.
+    pub(super) fn numbered_from(self, first: u64) -> Self {
+        Self {
+            n_read: first,
+            ..self
+        }
+    }
+
     /// The next record; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<RawRecord<'_>>, ImportError> {
         let (found, range) = loop {

@@ -18,6 +18,19 @@ use hbbp_model::record::Timed;
 use hbbp_model::snapshot::run::Period;
 use hbbp_model::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
 
+/// The files of a recording, each open at its start.
+#[derive(Debug)]
+pub struct RecordingFiles<F> {
+    /// The recording, or its header.
+    pub file: F,
+    /// Length of that in bytes.
+    pub len: u64,
+    /// What it is.
+    pub format: Format,
+    /// Files with more records, which threads of `perf record --threads` wrote.
+    pub parts: Vec<F>,
+}
+
 /// A recording whose records were read.
 pub struct Recording<F> {
     /// What happened to processes and kernel text, in the order of time.
@@ -29,6 +42,8 @@ pub struct Recording<F> {
     /// The facts of the run. Events are added with the samples.
     pub run: Run,
     events: Vec<Event>,
+    /// Samples of virtual machines by event.
+    n_guest_samples: Vec<u64>,
     losses: Losses,
     samples: Samples<F>,
 }
@@ -72,22 +87,19 @@ pub struct Counted {
 }
 
 impl<F: Read + Seek> Recording<F> {
-    /// Reads the records of `file`, which has `len` bytes. `progress` is called with the number of bytes read.
-    pub fn read(
-        file: F,
-        len: u64,
-        format: Format,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Self, ImportError> {
-        match format {
-            Format::PerfData => Self::read_perf_data(file, len, progress),
-            Format::Script => Self::read_script(file, progress),
-            Format::Preaggregated => Self::read_preaggregated(file, progress),
+    /// Reads the records of `files`. `progress` is called with the number of bytes read.
+    pub fn read(files: RecordingFiles<F>, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
+        match files.format {
+            Format::PerfData => {
+                let data = PerfData::open(files.file, files.len, files.parts)?;
+                Self::read_perf_data(data, progress)
+            }
+            Format::Script => Self::read_script(files.file, progress),
+            Format::Preaggregated => Self::read_preaggregated(files.file, progress),
         }
     }
 
-    fn read_perf_data(file: F, len: u64, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
-        let mut data = PerfData::open(file, len)?;
+    fn read_perf_data(mut data: PerfData<F>, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
         let sideband = data.read_sideband(progress)?;
         let header = &data.header;
         let build_ids = header.build_ids.iter();
@@ -115,6 +127,7 @@ impl<F: Read + Seek> Recording<F> {
             build_ids,
             span: (start, end),
             run,
+            n_guest_samples: sideband.n_guest_samples,
             losses,
             samples: Samples::PerfData(data),
         })
@@ -122,11 +135,13 @@ impl<F: Read + Seek> Recording<F> {
 
     fn read_script(mut file: F, progress: &mut dyn FnMut(u64)) -> Result<Self, ImportError> {
         let mut text = read_script_records(BufReader::new(&mut file), progress)?;
-        let counted = text.events.iter().zip(&text.n_samples).zip(&text.periods);
+        let counted = text.events.iter().zip(&text.n_samples);
+        let counted = counted.zip(&text.periods).zip(&text.has_stacks);
         let mut notes = Vec::new();
         let mut events = Vec::new();
-        for ((name, n), periods) in counted {
+        for (((name, n), periods), has_stacks) in counted {
             let mut event = describe_by_name(name, *n);
+            event.branch_stack = *has_stacks;
             match (periods.shortest, periods.longest) {
                 (Some(shortest), Some(longest)) if shortest == longest => {
                     event.period = Period::Fixed(shortest);
@@ -146,6 +161,7 @@ impl<F: Read + Seek> Recording<F> {
                 notes,
                 ..Run::default()
             },
+            n_guest_samples: Vec::new(),
             losses: Losses::default(),
             samples: Samples::Script(file, text),
         })
@@ -173,6 +189,7 @@ impl<F: Read + Seek> Recording<F> {
                 notes: vec![UNKNOWN_PERIOD.to_owned()],
                 ..Run::default()
             },
+            n_guest_samples: Vec::new(),
             losses: Losses::default(),
             samples: Samples::Counted(counter, text),
         })
@@ -197,7 +214,14 @@ impl<F: Read + Seek> Recording<F> {
         text: &mut FindText<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Counted, ImportError> {
-        let mut chosen = Chosen::new(&self.events)?;
+        let n_of_guests = self
+            .n_guest_samples
+            .iter()
+            .fold(0_u64, |sum, n| sum.saturating_add(*n));
+        let mut chosen = Chosen::new(&self.events).map_err(|error| match error {
+            ImportError::Empty if 0 < n_of_guests => ImportError::OnlyGuests(n_of_guests),
+            error => error,
+        })?;
         let mut counter = Counter::new(bounds.len());
         if let Samples::PerfData(_) = &self.samples {
             counter = counter.for_events(&chosen.events);
@@ -227,6 +251,7 @@ impl<F: Read + Seek> Recording<F> {
             chosen.events = self.events;
         }
         let mut losses = std::mem::take(&mut counter.losses);
+        losses.add(Loss::GuestSample, n_of_guests);
         for (id, n, _) in self.losses.iter() {
             *losses.0.entry(id.to_owned()).or_default() += n;
         }

@@ -140,6 +140,16 @@ pub(super) fn id_in_sample(attr: &Attr) -> Option<usize> {
         .then_some(8 * (attr.sample_type & before).count_ones() as usize)
 }
 
+/// Offset of the event's id in the trailer of a record other than a sample, in bytes from the end. `None` where it has none.
+pub(super) fn id_in_trailer(attr: &Attr) -> Option<usize> {
+    if attr.has(sample_type::IDENTIFIER) {
+        return Some(8);
+    }
+    let from_id = sample_type::ID | sample_type::STREAM_ID | sample_type::CPU;
+    attr.has(sample_type::ID)
+        .then_some(8 * (attr.sample_type & from_id).count_ones() as usize)
+}
+
 /// The time at the end of a record other than a sample (`struct sample_id`); `None` where it has none.
 pub(super) fn time_of_record(attr: &Attr, body: &[u8]) -> Option<u64> {
     if !attr.sample_id_all || !attr.has(sample_type::TIME) {

@@ -1,53 +1,131 @@
-//! Addresses for files that a text names by their build ids, with addresses as the files state them.
+//! Places for files that a text names by their build ids or paths, with addresses as the files state them.
 //!
 //! Counts hold addresses as executed. Such a text has none, so each file gets a range of its own, above all addresses
-//! that a program can have. Addresses without a build id stay as they are.
+//! that a program can have, and addresses without a file stay as they are. Where a text has mappings, its addresses are those
+//! that ran, and paths behind them say nothing new.
+
+use std::collections::HashSet;
 
 use super::entry_text::TextAddress;
 use hbbp_model::addr::Va;
 
 /// First range: half of the canonical user half is beyond what Linux gives to programs with four levels of tables.
-pub const FIRST: Va = Va(1 << 55);
+const FIRST: Va = Va(1 << 55);
 /// 64 GiB for each file.
-pub const ROOM: u64 = 1 << 36;
+const ROOM: u64 = 1 << 36;
 /// More files than any text names.
 const MAX_MODULES: usize = 4096;
+/// Addresses of a file that are remembered: enough to see whether they are those of its code.
+const MAX_ADDRESSES: usize = 1 << 14;
 
-/// The files of a text.
-#[derive(Clone, Debug, Default)]
-pub struct TextModules(Vec<String>);
+/// How a text names a file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum TextFile {
+    /// Not at all: the program.
+    Program,
+    /// By its build id, in hexadecimal.
+    BuildId(String),
+    /// By its path.
+    Path(String),
+}
+
+/// A file of a text.
+#[derive(Clone, Debug)]
+pub struct TextModule {
+    /// Which.
+    pub file: TextFile,
+    /// The place of its address 0.
+    pub base: Va,
+    /// Length in bytes of the addresses from there on.
+    pub len: u64,
+    /// Some of the addresses that the text names of it.
+    pub addresses: HashSet<u64>,
+}
+
+/// The files of a text, the program first.
+#[derive(Clone, Debug)]
+pub struct TextModules {
+    modules: Vec<TextModule>,
+    /// Whether addresses are those that ran, so that only build ids name files.
+    pub(super) are_mapped: bool,
+}
+
+impl Default for TextModules {
+    fn default() -> Self {
+        let program = TextModule {
+            file: TextFile::Program,
+            base: Va(0),
+            len: FIRST.0,
+            addresses: HashSet::new(),
+        };
+        Self {
+            modules: vec![program],
+            are_mapped: false,
+        }
+    }
+}
 
 impl TextModules {
-    /// The address that represents the one in the text; `None` where it is not an address in a file, or there are too many
-    /// files.
+    /// The address that represents the one in the text; `None` where there are too many files.
     pub(super) fn place(&mut self, address: TextAddress<'_>) -> Option<Va> {
-        let Some(id) = address.build_id else {
-            return Some(Va(address.address));
-        };
         // BOLT writes X for an object that it does not know.
-        if id == "X" {
+        if address.build_id == Some("X") {
             return Some(Va(0));
         }
-        let idx = match self.0.iter().position(|known| known == id) {
-            Some(idx) => idx,
-            None if MAX_MODULES <= self.0.len() => return None,
-            None => {
-                self.0.push(id.to_owned());
-                self.0.len() - 1
-            }
-        };
-        if ROOM <= address.address {
+        let idx = self.idx(address)?;
+        let module = self.modules.get(idx)?;
+        if module.len <= address.address && idx != 0 {
             return Some(Va(0));
         }
-        base(idx).checked_add(address.address)
+        module.base.checked_add(address.address)
     }
 
-    /// The build ids, in hexadecimal, with the location of address 0 of each file.
-    pub fn bases(&self) -> impl Iterator<Item = (&str, Va)> {
-        self.0
-            .iter()
-            .enumerate()
-            .map(|(idx, id)| (id.as_str(), base(idx)))
+    /// The same, and remembers the address.
+    pub(super) fn meet(&mut self, address: TextAddress<'_>) -> Option<Va> {
+        let place = self.place(address)?;
+        let idx = self.idx(address)?;
+        let met = &mut self.modules.get_mut(idx)?.addresses;
+        if met.len() < MAX_ADDRESSES {
+            met.insert(address.address);
+        }
+        Some(place)
+    }
+
+    /// The files, with what the text names of them.
+    pub fn iter(&self) -> impl Iterator<Item = &TextModule> {
+        self.modules.iter()
+    }
+
+    /// The number of a file; `None` where there are too many.
+    fn idx(&mut self, address: TextAddress<'_>) -> Option<usize> {
+        // Addresses beyond are those of a process or of the kernel, which no file states.
+        let has_path = address.file.is_some() && !self.are_mapped && address.address < ROOM;
+        if address.build_id.is_none() && !has_path {
+            return Some(0);
+        }
+        let is = |known: &TextFile| match (known, address.build_id) {
+            (TextFile::BuildId(known), Some(id)) => known == id,
+            (TextFile::Path(known), None) => Some(known.as_str()) == address.file,
+            _ => false,
+        };
+        if let Some(idx) = self.modules.iter().position(|known| is(&known.file)) {
+            return Some(idx);
+        }
+        let file = match address.build_id {
+            Some(id) => TextFile::BuildId(id.to_owned()),
+            None => TextFile::Path(address.file.unwrap_or_default().to_owned()),
+        };
+        let idx = self.modules.len();
+        if MAX_MODULES < idx {
+            return None;
+        }
+        self.modules.push(TextModule {
+            file,
+            base: base(idx - 1),
+            len: ROOM,
+            addresses: HashSet::new(),
+        });
+        Some(idx)
     }
 }
 
@@ -59,10 +137,18 @@ fn base(idx: usize) -> Va {
 mod tests {
     use super::*;
 
+    fn named<'a>(build_id: Option<&'a str>, address: u64, file: Option<&'a str>) -> TextAddress<'a> {
+        TextAddress {
+            build_id,
+            address,
+            file,
+        }
+    }
+
     #[test]
     fn files_do_not_share_addresses() {
         let mut modules = TextModules::default();
-        let mut place = |build_id: Option<&str>, address| modules.place(TextAddress { build_id, address });
+        let mut place = |build_id: Option<&str>, address| modules.place(named(build_id, address, None));
         assert_eq!(place(None, 5), Some(Va(5)));
         assert_eq!(place(Some("X"), 5), Some(Va(0)));
         let (a, b) = (place(Some("a"), 5).unwrap(), place(Some("b"), 5).unwrap());
@@ -72,5 +158,22 @@ mod tests {
             place(Some(&format!("{n:x}z")), 1);
         }
         assert_eq!(place(Some("last"), 1), None);
+    }
+
+    #[test]
+    fn paths_name_files_where_nothing_is_mapped() {
+        let mut modules = TextModules::default();
+        let libc = modules.meet(named(None, 0x1000, Some("/lib/libc.so.6"))).unwrap();
+        assert!(FIRST <= libc);
+        assert_eq!(modules.meet(named(None, 0x1000, None)), Some(Va(0x1000)));
+        let of_process = named(None, 0x7f00_0000_1000, Some("/lib/libc.so.6"));
+        assert_eq!(modules.place(of_process), Some(Va(0x7f00_0000_1000)));
+        let met: Vec<usize> = modules.iter().map(|module| module.addresses.len()).collect();
+        assert_eq!(met, [1, 1]);
+        modules.are_mapped = true;
+        assert_eq!(
+            modules.place(named(None, 0x1000, Some("/lib/libc.so.6"))),
+            Some(Va(0x1000))
+        );
     }
 }

@@ -47,6 +47,13 @@ impl Va {
         }
     }
 
+    /// Whether a processor can have it in its instruction pointer: the highest bits are equal, seven of them with five levels of
+    /// page tables, which are the most (SDM vol. 1, 3.3.7.1).
+    pub const fn is_canonical(self) -> bool {
+        let highest = self.0 >> 56;
+        highest == 0 || highest == 0xff
+    }
+
     /// The address plus `bytes`, or `None` past the end of the address space.
     pub const fn checked_add(self, bytes: u64) -> Option<Self> {
         match self.0.checked_add(bytes) {
@@ -106,6 +113,22 @@ mod tests {
         assert_eq!(Va(0x7fff_ffff_ffff).ring(), Ring::User);
         assert_eq!(Va(0xffff_8000_0000_0000).ring(), Ring::Kernel);
         assert_eq!(Va(0xffff_ffff_8100_0000).ring(), Ring::Kernel);
+    }
+
+    #[test]
+    fn canonical_addresses_are_those_of_both_ends() {
+        for at in [
+            0,
+            0x7fff_ffff_ffff,
+            0xff_ffff_ffff_ffff,
+            0xff00_0000_0000_0000,
+            u64::MAX,
+        ] {
+            assert!(Va(at).is_canonical(), "{at:#x}");
+        }
+        for at in [1 << 56, 1 << 63, 0x8000_0000_0000_1234, 0xfe00_0000_0000_0000] {
+            assert!(!Va(at).is_canonical(), "{at:#x}");
+        }
     }
 
     #[test]

@@ -50,10 +50,11 @@ impl Resolver {
             Ring::Kernel => this.kernel_hit(first_time, at).is_some(),
             Ring::User => this.hit(task, first_time, at).1.is_some(),
         };
-        // Where user code keeps no frame pointer, the value is not text, and nothing beyond it called.
-        let n_text = (0_usize..)
-            .zip(&frames)
-            .take_while(|(nth, at)| is_text(self, before(*nth, **at)) || at.ring() == Ring::Kernel);
+        // Where code keeps no frame pointer, something else than text is in its place, and nothing beyond called. Only
+        // canonical addresses can be text, whatever ring the highest bit means.
+        let n_text = (0_usize..).zip(&frames).take_while(|(nth, at)| {
+            at.is_canonical() && (is_text(self, before(*nth, **at)) || at.ring() == Ring::Kernel)
+        });
         let n_text = n_text.count();
         frames.truncate(n_text);
         let has_top = top.ring() == Ring::User && top != Va(0) && has_user;

@@ -144,11 +144,13 @@ fn write_lines(options: &ExportOptions, lines: ExportLines, out: &mut dyn Write)
 fn write_entries(path: &Path, pid: Option<u32>, out: &mut dyn Write) -> anyhow::Result<()> {
     let shown = path.display();
     let failed = || format!("failed to read {shown}");
-    let mut input = open_recording(path, &Default::default()).with_context(failed)?;
-    if input.format != Format::PerfData {
+    let files = open_recording(path, &Default::default())
+        .with_context(failed)?
+        .files;
+    if files.format != Format::PerfData {
         bail!("{shown} is already text; --format entries needs perf.data");
     }
-    let mut data = PerfData::open(&mut input.file, input.len).with_context(failed)?;
+    let mut data = PerfData::open(files.file, files.len, files.parts).with_context(failed)?;
     data.read_sideband(&mut |_| {}).with_context(failed)?;
     let events = &data.header.events;
     let has_stacks: Vec<bool> = events.iter().map(RecordedEvent::has_branch_stacks).collect();

@@ -9,8 +9,7 @@ use anyhow::{Context as _, Error, bail};
 use super::input::{Input, open_recording};
 use super::progress::Progress;
 use crate::advice::words;
-use hbbp_import::{Format, MODULE_LEN, RanText, Recording, TEXT_BASE, parse_build_id};
-use hbbp_model::addr::Va;
+use hbbp_import::{Format, RanText, Recording, TextFile, TextModule, parse_build_id};
 use hbbp_model::segments::TimeRange;
 use hbbp_model::snapshot::{Loss, Run, Snapshot};
 use hbbp_model::streams::ThreadCounts;
@@ -63,6 +62,7 @@ pub fn import(options: &ImportOptions) -> anyhow::Result<Snapshot> {
 /// As [`import`], of a recording that is open.
 pub(super) fn import_input(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
     let shown = options.file.display();
+    let is_text = input.files.format != Format::PerfData;
     let mut snapshot = read(input, options).with_context(|| format!("failed to read {shown}"))?;
     snapshot.run.tool_version = env!("CARGO_PKG_VERSION").to_owned();
     snapshot.run.scope = match options.pid {
@@ -74,17 +74,26 @@ pub(super) fn import_input(input: Input, options: &ImportOptions) -> anyhow::Res
     }
     snapshot.check()?;
     snapshot.fit();
+    if is_text && snapshot.text.is_empty() {
+        // Its addresses are another file's, or of processes whose mappings it does not have.
+        bail!(
+            "no address of {} is one of known code; {}",
+            snapshot.run.scope,
+            snapshot.run.notes.join("; ")
+        );
+    }
     Ok(snapshot)
 }
 
 fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
-    let n_passes = match input.format {
+    let len = input.files.len;
+    let n_passes = match input.files.format {
         Format::PerfData | Format::Script => 2,
         Format::Preaggregated => 1,
     };
-    let progress = Progress::reading(n_passes * input.len);
+    let progress = Progress::reading(n_passes * len);
     let at_byte = &mut |byte| progress.at_byte(byte);
-    let recording = Recording::read(input.file, input.len, input.format, at_byte)?;
+    let recording = Recording::read(input.files, at_byte)?;
     let build_id = &recording.run.kernel_build_id;
     let kernel = open_recorded_kernel(&input.kernel, &recording.records, build_id).map_err(Error::msg)?;
     let mut resolver = Resolver::recorded(kernel, &recording.records, files(&recording, &options.places));
@@ -98,7 +107,7 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
         let bytes = text.get(..len).unwrap_or(text).to_vec();
         Some(RanText { bits, bytes })
     };
-    let at_byte = &mut |byte| progress.at_byte(input.len + byte);
+    let at_byte = &mut |byte| progress.at_byte(len + byte);
     let counted = recording.count(&bounds, options.pid, owner, text, at_byte)?;
     for interval in counted.intervals {
         resolver.recorded_interval(interval);
@@ -116,20 +125,25 @@ fn files<F: Read + Seek>(recording: &Recording<F>, places: &Places) -> RecordedF
         host: Host::named(&recording.run.host),
         ..places.clone()
     };
-    let named = |(id, base): (&str, Va)| {
+    let is_mapped = !recording.records.is_empty();
+    let named = |module: &TextModule| {
+        let (build_id, path) = match &module.file {
+            // Without mappings a plain address is one of the program.
+            TextFile::Program if is_mapped => return None,
+            TextFile::Program => (Vec::new(), None),
+            TextFile::BuildId(id) => (parse_build_id(id)?, None),
+            TextFile::Path(path) => (Vec::new(), Some(path.clone())),
+        };
         Some(NamedFile {
-            build_id: parse_build_id(id)?,
-            base,
-            len: MODULE_LEN,
+            build_id,
+            path,
+            base: module.base,
+            len: module.len,
+            addresses: module.addresses.iter().copied().collect(),
         })
     };
-    // Without mappings a plain address is one of the program.
-    let program = recording.records.is_empty().then_some(NamedFile {
-        build_id: Vec::new(),
-        base: Va(0),
-        len: TEXT_BASE.0,
-    });
     let modules = recording.modules().into_iter();
-    let named = modules.flat_map(|modules| modules.bases().filter_map(named).chain(program.clone()));
-    RecordedFiles::new(places, recording.build_ids.clone(), named.collect())
+    let named = modules.flat_map(|modules| modules.iter().filter_map(named));
+    let build_ids = recording.build_ids.clone();
+    RecordedFiles::new(places, build_ids, &recording.records, named.collect())
 }

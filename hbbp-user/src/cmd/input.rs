@@ -2,12 +2,13 @@
 //! folder of segments.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::path::Path;
+use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use hbbp_import::{Format, ImportError, START, format_of};
+use flate2::read::MultiGzDecoder;
+use hbbp_import::{ImportError, RecordingFiles, START, format_of};
 use hbbp_model::segments::is_folder_of_segments;
 use hbbp_model::snapshot::file;
 use hbbp_resolve::kernel::recorded::KernelPlace;
@@ -15,13 +16,16 @@ use hbbp_resolve::kernel::recorded::KernelPlace;
 /// A recording, open at its start.
 #[derive(Debug)]
 pub(super) struct Input {
-    pub(super) file: File,
-    /// Length in bytes.
-    pub(super) len: u64,
-    pub(super) format: Format,
-    /// Where the kernel's text is: as the user says, else as perf stored it with the recording.
+    pub(super) files: RecordingFiles<File>,
+    /// Where the kernel's text is: as the user says, else as perf put it beside the recording.
     pub(super) kernel: KernelPlace,
 }
+
+/// Most bytes that a compressed recording may unpack to: a small one may claim to hold any number of them.
+const MOST_UNPACKED: u64 = 64 << 30;
+
+/// Most files of a `perf record --threads` directory: one for each CPU.
+const MOST_PARTS: usize = 1 << 13;
 
 /// What the user names, open at its start.
 pub(super) enum Named {
@@ -44,6 +48,7 @@ pub(super) fn open_recording(path: &Path, kernel: &KernelPlace) -> anyhow::Resul
 /// read twice.
 pub(super) fn open(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Named> {
     let mut kernel = kernel.clone();
+    let mut parts = Vec::new();
     let mut file = if path == Path::new("-") {
         put_aside(&mut io::stdin().lock())?
     } else if is_folder_of_segments(path) {
@@ -55,6 +60,7 @@ pub(super) fn open(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Named> {
             kernel = KernelPlace::Kcore(copy);
         }
         let data = path.join("data");
+        parts = open_parts(&data)?;
         File::open(&data).with_context(|| format!("the directory holds no recording ({})", data.display()))?
     } else {
         let mut opened = File::open(path)?;
@@ -64,23 +70,64 @@ pub(super) fn open(path: &Path, kernel: &KernelPlace) -> anyhow::Result<Named> {
             put_aside(&mut opened)?
         }
     };
+    let mut start = start_of(&mut file)?;
+    if is_gzip(&start) {
+        file = unpack(file)?;
+        start = start_of(&mut file)?;
+    }
     let len = file.metadata()?.len();
     if len == 0 {
         bail!("the file is empty");
     }
-    let mut start = Vec::new();
-    (&file).take(u64::try_from(START)?).read_to_end(&mut start)?;
-    file.rewind()?;
     if file::is_snapshot(&start) {
         return Ok(Named::Profile(file));
     }
     let format = format_of(&start).ok_or(ImportError::Unknown)?;
-    Ok(Named::Recording(Input {
+    let files = RecordingFiles {
         file,
         len,
         format,
-        kernel,
-    }))
+        parts,
+    };
+    Ok(Named::Recording(Input { files, kernel }))
+}
+
+/// The first bytes of a file, which is left at its start.
+fn start_of(file: &mut File) -> anyhow::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    (&*file).take(u64::try_from(START)?).read_to_end(&mut start)?;
+    file.rewind()?;
+    Ok(start)
+}
+
+/// Opens `data.0` and on, in which the threads of `perf record --threads` put their records.
+fn open_parts(data: &Path) -> anyhow::Result<Vec<File>> {
+    let mut parts = Vec::new();
+    for n in 0..=MOST_PARTS {
+        let mut part = data.as_os_str().to_owned();
+        part.push(format!(".{n}"));
+        let part = PathBuf::from(part);
+        if !part.is_file() {
+            return Ok(parts);
+        }
+        parts.push(File::open(&part).with_context(|| format!("failed to open {}", part.display()))?);
+    }
+    bail!("the directory holds more than {MOST_PARTS} files of records")
+}
+
+/// Whether a file that begins like this is compressed by gzip (RFC 1952).
+fn is_gzip(start: &[u8]) -> bool {
+    start.starts_with(&[0x1f, 0x8b, 8])
+}
+
+/// Unpacks a file into one without a name.
+fn unpack(file: File) -> anyhow::Result<File> {
+    let mut unpacked = MultiGzDecoder::new(BufReader::new(file)).take(MOST_UNPACKED + 1);
+    let file = put_aside(&mut unpacked).context("failed to unpack the gzip file")?;
+    if MOST_UNPACKED < file.metadata()?.len() {
+        bail!("the gzip file unpacks to more than {} GiB", MOST_UNPACKED >> 30);
+    }
+    Ok(file)
 }
 
 /// Copies a stream to a file without a name, which goes away with its last user. Of what is neither a profile nor a recording only the
@@ -91,7 +138,7 @@ fn put_aside(stream: &mut dyn io::Read) -> anyhow::Result<File> {
     stream.take(u64::try_from(START)?).read_to_end(&mut start)?;
     let failed = "failed to copy the input to a temporary file";
     file.write_all(&start).context(failed)?;
-    if file::is_snapshot(&start) || format_of(&start).is_some() {
+    if file::is_snapshot(&start) || is_gzip(&start) || format_of(&start).is_some() {
         io::copy(stream, &mut file).context(failed)?;
     }
     file.rewind()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use crate::run::{export, lines};
+use crate::run::{export, hbbp, lines};
 use crate::skip::skip;
 
 /// The recordings; without them a test skips itself.
@@ -94,6 +94,74 @@ fn tiger_lake_keeps_the_cycles_of_its_stream() {
             .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)),
         (62, 95)
     );
+}
+
+/// No time was sampled beside executions: the cycles in the branch records tell it.
+#[test]
+fn tiger_lake_has_the_cycles_for_each_instruction_of_its_loop() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("gematria");
+    let recording = folder.join("simple_x86_elf_object.perf.data");
+    let binary = folder.join("simple_x86_elf_object");
+    let ran = hbbp(&[
+        "report",
+        recording.to_str().unwrap(),
+        "--binary",
+        binary.to_str().unwrap(),
+        "--values",
+        "time,cpi",
+        "--view",
+        "loops",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let it = &report["loops"][0]["loops"][0];
+    // 95 cycles over 62 iterations of five instructions.
+    let cpi = it["cpi"]["value"].as_f64().unwrap();
+    assert!((cpi * 5.0 / (95.0 / 62.0) - 1.0).abs() < 0.02, "{cpi} {it}");
+}
+
+/// Of 15,024 rounds none was the first one.
+#[test]
+fn skylake_has_fewest_trips_of_its_loop() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("skylake");
+    let recording = folder.join("propeller_sample_1.perfdata");
+    let binary = folder.join("propeller_sample_1.bin");
+    let ran = hbbp(&[
+        "report",
+        recording.to_str().unwrap(),
+        "--binary",
+        binary.to_str().unwrap(),
+        "--view",
+        "loops",
+    ]);
+    let row = ran.out.lines().find(|line| line.contains("1957..1a6e"));
+    assert!(row.is_some_and(|row| row.contains(" >")), "{}", ran.out);
+}
+
+/// Without debug information there is no profile, and no empty file of it.
+#[test]
+fn skylake_has_no_sample_profile() {
+    let Some(folder) = recordings() else { return };
+    let folder = folder.join("skylake");
+    let own = tempfile::tempdir().unwrap();
+    let target = own.path().join("afdo");
+    let ran = hbbp(&[
+        "export",
+        folder.join("propeller_sample_1.perfdata").to_str().unwrap(),
+        "--binary",
+        folder.join("propeller_sample_1.bin").to_str().unwrap(),
+        "--format",
+        "autofdo",
+        "-o",
+        target.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("no debug information"), "{ran:?}");
+    assert!(!target.exists());
 }
 
 #[test]

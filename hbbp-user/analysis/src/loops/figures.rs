@@ -10,7 +10,8 @@
 //! ```
 //!
 //! An edge that was never seen in a stack counts nothing. A loop that was never seen to be entered has iterations
-//! alone: the stacks do not show its rounds for each entry.
+//! alone. Of h rounds that were seen, none was a first one: that has a probability of (1 - 1 / trips)^h, which is below 5 % if
+//! trips are fewer than h / 3 ("rule of three").
 //!
 //! The error of a share is that of n occurrences of which h were the part, p^2 (1 - h / n) / h, as if each were drawn by
 //! itself; a loop with a fixed number of rounds has less. Executions of the header are independent of it.
@@ -39,6 +40,8 @@ pub struct Rounds {
     pub iterations: Figure,
     /// Invocations, and iterations per invocation; `None` if no stack shows the loop being entered.
     pub entered: Option<Entered>,
+    /// If none does: iterations per invocation that are fewer than there are, with a probability of 95 %.
+    pub trips_at_least: Option<f64>,
 }
 
 /// How often a loop was entered.
@@ -49,6 +52,9 @@ pub struct Entered {
     /// Iterations for each of them.
     pub trips: Figure,
 }
+
+/// The negative logarithm of 5 %.
+const RULE_OF_THREE: f64 = 3.0;
 
 /// How often control went through a loop; `None` where nothing was recorded that led into it. Samples skid as far as `skid`
 /// over an edge, where that is known.
@@ -87,8 +93,10 @@ pub(super) fn rounds(
         let value = header.value * share.value;
         Figure::new(value, value * value * relative)
     };
+    let seen_without_entry = (entered.hits <= 0.0).then_some(gone_round.hits / RULE_OF_THREE);
     is_known(gone_round).then(|| Rounds {
         iterations: times(part(gone_round, all)),
+        trips_at_least: seen_without_entry.filter(|trips| 1.0 < *trips),
         entered: is_known(entered).then(|| {
             let kept = part(entered, gone_round);
             let trips = 1.0 / kept.value;

@@ -9,8 +9,12 @@
 //! the sample stays at its instruction. A string instruction is interrupted between two of its iterations, and its time is its
 //! own.
 //!
+//! Without such samples the cycles in branch records serve ([`branch_records`]).
+//!
 //! Executions are scaled to what their events counted, so cycles are too: otherwise lost samples would lower each CPI by their
 //! share.
+
+mod branch_records;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
@@ -71,13 +75,26 @@ impl AddAssign for Amount {
 const TOO_FEW: f64 = 0.25;
 
 impl Time {
-    /// The time of a profile whose figures are executions; `None` where there is no such sample.
+    /// The time of a profile whose figures are executions; `None` where nothing tells it.
     pub(crate) fn new(
         snapshot: &Snapshot,
         located: &Located,
         map: &BlockMap,
         counts: &BlockCounts,
     ) -> Option<Self> {
+        Self::sampled(snapshot, located, map, counts).or_else(|| {
+            let are_executions = matches!(
+                counts.assignment.unit,
+                Unit::Executions | Unit::RelativeExecutions
+            );
+            are_executions
+                .then(|| Self::of_branch_records(snapshot, map, counts))
+                .flatten()
+        })
+    }
+
+    /// The time that was sampled beside executions; `None` where there is no such sample.
+    fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap, counts: &BlockCounts) -> Option<Self> {
         let is_beside = matches!(counts.assignment.unit, Unit::Executions);
         let units = [EventUnit::Cycles, EventUnit::Nanoseconds];
         let sampled = |unit| {

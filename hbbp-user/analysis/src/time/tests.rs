@@ -194,6 +194,26 @@ fn cycles_are_scaled_to_the_counter_with_executions() {
 }
 
 #[test]
+fn cycles_of_branch_records_are_shared_among_the_instructions_of_their_streams() {
+    let mut snapshot = snapshot(0);
+    let mut counts = counts();
+    for (stream, cycles) in counts.streams.iter_mut().zip([180, 50]) {
+        stream.cycles = std::num::NonZeroU64::new(cycles);
+    }
+    snapshot.intervals = vec![counts];
+    let time = time(&snapshot, None);
+    assert_eq!(time.unit, EventUnit::Cycles);
+    // Three instructions in 90 rounds of 2 cycles, and with two more in 10 rounds of 5.
+    let amounts: Vec<_> = time
+        .spent
+        .iter()
+        .map(|it| (it.instruction, it.amount.round()))
+        .collect();
+    assert_eq!(amounts, [(0, 70.0), (1, 70.0), (2, 70.0), (3, 10.0), (4, 10.0)]);
+    assert!((time.total() - 230.0).abs() < 1e-6 && (time.samples - 100.0).abs() < 1e-6);
+}
+
+#[test]
 fn nothing_is_divided_by_executions_that_are_not_known() {
     let figure = |value, std_error| Figure { value, std_error };
     let time = figure(300.0, 30.0);

@@ -272,6 +272,7 @@ mod tests {
     use super::*;
     use hbbp_code::blocks::blocks;
     use hbbp_code::locate::Location;
+    use hbbp_code::locate::TextIdx;
     use hbbp_model::addr::ImageAddr;
     use hbbp_model::snapshot::{EventIdx, Module, ModuleIdx, ModuleKind, Text};
 

@@ -67,7 +67,54 @@ fn heads_without_a_time_keep_event_pid_and_address() {
 }
 
 #[test]
-fn call_chains_between_samples() {
+fn commands_and_events_may_look_like_other_fields() {
+    for (before, event) in [
+        (
+            "         a 1.5:  1234/1235 [000]   917.500000:    300 cycles:u:  401234",
+            "cycles:u",
+        ),
+        (
+            "       7 1.5: x  1234/1235 [000]   917.500000:    300 cycles:u:  401234",
+            "cycles:u",
+        ),
+        (
+            "  7 [001] 1.5:  1234/1235 [000]   917.500000:    300 cycles:u:  401234",
+            "cycles:u",
+        ),
+        (
+            "            a:  1234/1235 [000]   917.500000:    300 cycles:u:  401234",
+            "cycles:u",
+        ),
+        (
+            "a b  1234/1235 917.500000:  300 taken branches:  401234 f+0x4 (/bin/a 5 1.5: x)",
+            "taken branches",
+        ),
+        ("a b  1234/1235  300 taken branches:  401234", "taken branches"),
+        ("a 1.5:  1234/1235  300 cycles:u:  401234", "cycles:u"),
+    ] {
+        let (script, seen) = read(&format!("{before} 0x401010/0x401000/P/-/-/0\n"));
+        let stack = vec![(0x40_1010, 0x40_1000)];
+        let expected = ([1234, 1235], Some(0x40_1234), Some(300), 1, stack);
+        assert_eq!(seen, [expected], "{before}");
+        assert_eq!(script.events, [event], "{before}");
+    }
+}
+
+#[test]
+fn samples_without_entries_end_with_the_next_one_or_an_empty_line() {
+    let head = "prog 5/6 [000] 917.500000: 300 cycles:u: ";
+    let text = format!(
+        "{head} 401234 f+0x4 (/bin/a)\n{head}\n\t401235 f (/bin/a)\n\t401999 main (/bin/a)\n\n{head} 401236 f (/bin/a)\n"
+    );
+    let (script, seen) = read(&text);
+    let ips: Vec<_> = seen.iter().map(|(_, ip, ..)| ip.unwrap()).collect();
+    assert_eq!(ips, [0x40_1234, 0x40_1235, 0x40_1236]);
+    assert_eq!((script.n_samples, script.has_stacks), (vec![3], vec![false]));
+    assert!(is_script(&text) && !is_script("Nov 27 22:10:01 host prog[5]: text\n"));
+}
+
+#[test]
+fn call_chains_stand_between() {
     let text = "prog 77 [000] 1.5: 1000 branches:u: \n\t  401234 f+0x4 (/bin/a)\n\t  401999 main (/bin/a)\n \
                 0x10/0x20/P/-/-/0/  0x5/0x6/M/-/-/0/ \n\n3\n  401777\n 401888\n 0x1/0x2/P/-/-/0\n";
     let (script, seen) = read(text);
@@ -91,13 +138,14 @@ fn call_chains_between_samples() {
 #[test]
 fn files_named_by_build_ids_have_separate_addresses() {
     let (script, seen) = read("ab01:0x10/cd02:0x20/P/-/-/0 ab01:0x30/0x40/P/-/-/0\n");
-    let base = |id| {
+    let base = |id: &str| {
+        let file = crate::TextFile::BuildId(id.to_owned());
         script
             .modules
-            .bases()
-            .find(|(known, _)| *known == id)
+            .iter()
+            .find(|module| module.file == file)
             .unwrap()
-            .1
+            .base
             .0
     };
     assert_eq!(

@@ -112,6 +112,8 @@ losses! {
         "record (mostly samples)" | "records (mostly samples)", "lost: the recorder could not keep up";
     SampleUnread, "record.sample_unread", Record,
         "recorded sample" | "recorded samples", "skipped: damaged, or of an unknown event";
+    GuestSample, "record.guest_sample", Record,
+        "recorded sample" | "recorded samples", "of virtual machines set apart: their programs are unknown here; record in the guest";
     SidebandLost, "record.sideband_lost", Record,
         "process and mapping record" | "process and mapping records", "lost: they came faster than hbbp-sys read them";
     TextLost, "record.text_lost", Record,
@@ -149,7 +151,14 @@ losses! {
         "file" | "files",
         "without code at the sampled addresses: another version of the file was executed, or its mappings are not known";
     TextUnreadable, "region.text_unreadable", Region,
-        "kernel text range" | "kernel text ranges", "could not be read";
+        "kernel text range" | "kernel text ranges", "could not be read: the source of kernel text does not have them, as the vsyscall page or a \
+         module that a static image lacks";
+    TextWithoutSource, "region.text_without_source", Region,
+        "kernel text range" | "kernel text ranges", "could not be read: there was no source of kernel text";
+    TextGone, "region.text_gone", Region,
+        "kernel text range" | "kernel text ranges", "could not be read: the module or BPF program there had gone, or its address was not known";
+    TextNotCanonical, "region.text_not_canonical", Region,
+        "kernel address" | "kernel addresses", "not looked for: no canonical ones, so damaged";
     TextSwitched, "ambiguous.text_switched", Ambiguous,
         "samples and streams" | "samples and streams", "with ambiguous text: code was patched mid-interval, and they were attributed \
          to the old bytes";
@@ -189,6 +198,7 @@ impl Loss {
             Self::StacksFull => Some(Advice::LongerBranchPeriodOrPriority),
             Self::StreamsRefused | Self::OldestRefused => Some(Advice::LargerMaps),
             Self::ChainsFull => Some(Advice::LongerTimePeriod),
+            Self::TextWithoutSource => Some(Advice::NameKernelImage),
             Self::SamplesLeftOut => Some(Advice::ShorterRunOrLongerPeriod),
             Self::StreamsLeftOut => Some(Advice::ShorterRunOrLongerBranchPeriod),
             _ => None,

@@ -51,7 +51,12 @@ const ROUNDS: [Column; 4] = [
         known(entered(it).map(|entered| scaled(entered.invocations.value, 4)))
     }),
     ("trips", |_, it| {
-        known(entered(it).and_then(|entered| trips(entered.trips)))
+        let at_least = it.rounds.and_then(|rounds| rounds.trips_at_least);
+        let at_least = at_least.map(|trips| format!(">{}", scaled(trips, 2)));
+        known(match entered(it) {
+            Some(entered) => trips(entered.trips),
+            None => at_least,
+        })
     }),
     ("instr/iter", |_, it| {
         let length = it

@@ -19,6 +19,7 @@ use super::page::{Page, entry_lines};
 use super::warning::{Claim, heaviest};
 use hbbp_analysis::mix::Unit;
 use hbbp_model::advice::Advice;
+use hbbp_model::snapshot::Loss;
 use line::Line;
 pub use overview::Overview;
 
@@ -38,7 +39,7 @@ const LINES_OF_A_SENTENCE: usize = 3;
 pub(super) fn write(report: &Report<'_>, overview: &Overview, page: &mut Page<'_>) -> io::Result<()> {
     let width = page.look.width;
     let mut above = plain(measured(report, overview, width));
-    above.extend(plain(kinds::lines(overview, width)));
+    above.extend(plain(kinds::lines(overview, &guests(report), width)));
     let below = below(report, width);
     let left = LINES.saturating_sub(above.len() + below.len() + 2);
     let rows = left.max(FEWEST_ROWS);
@@ -109,6 +110,24 @@ fn measured(report: &Report<'_>, overview: &Overview, width: usize) -> Vec<Strin
     let mut lines = shortened_to(entry_lines("", &what, width), 2);
     lines.extend(shortened_to(entry_lines("", &samples, width), 2));
     lines
+}
+
+/// Samples of virtual machines, which are in no figure; nothing where there are none.
+fn guests(report: &Report<'_>) -> String {
+    let sum = |of: fn(&super::measured::Measured<'_>) -> u64| {
+        report.runs.iter().map(of).fold(0, u64::saturating_add)
+    };
+    let guests = sum(|run| run.snapshot.losses.get(Loss::GuestSample));
+    let all = sum(|run| run.accounting.reached).saturating_add(guests);
+    match share(guests, all).filter(|_| 0 < guests) {
+        Some(part) => format!(
+            "{} of {} samples ({} %), in no figure",
+            grouped(guests),
+            grouped(all),
+            percent(part)
+        ),
+        None => String::new(),
+    }
 }
 
 /// Samples of halted CPUs, where nothing was executed.

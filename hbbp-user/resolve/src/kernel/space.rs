@@ -212,6 +212,10 @@ impl KernelSpace {
     /// Returns the first address after it, and the validity of that as long as there are as many
     /// [regions](Self::n_regions).
     pub fn hit(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<(Va, Validity)> {
+        if !at.is_canonical() {
+            losses.add(Loss::TextNotCanonical, 1);
+            return None;
+        }
         let n_regions = self.map.n_regions();
         let alone = self
             .alone
@@ -229,7 +233,7 @@ impl KernelSpace {
             Some(held) => held,
             None => {
                 if self.cover(at, &region) == Covered::UnreadableNow {
-                    losses.add(Loss::TextUnreadable, 1);
+                    losses.add(self.why_unreadable(at), 1);
                 }
                 self.texts.get_mut(&module)?.hit(ImageAddr(at.0))?
             }
@@ -249,7 +253,16 @@ impl KernelSpace {
         Some((end, validity))
     }
 
-    /// The executed text at `time`, from `at` to the end of what was read around it.
+    /// Why the text at an address could not be read.
+    fn why_unreadable(&self, at: Va) -> Loss {
+        match self.reader.source() {
+            KernelTextSource::None => Loss::TextWithoutSource,
+            _ if KernelMap::in_module_area(at) && self.map.named_region(at).is_none() => Loss::TextGone,
+            _ => Loss::TextUnreadable,
+        }
+    }
+
+    /// The text that ran at `time`, from `at` to the end of what was read around it.
     pub(crate) fn text_from(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<&[u8]> {
         self.hit(at, time, losses)?;
         let module = self.region_hit(at, time).module;

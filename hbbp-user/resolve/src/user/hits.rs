@@ -9,7 +9,7 @@ use super::process_image::{Mapper, ProcessImage};
 use super::space::{Origin, RanMapping, UserSpace};
 use crate::lookup_cache::Validity;
 use crate::raw::TaskKey;
-use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::addr::Va;
 use hbbp_model::snapshot::{Losses, ProcessIdx};
 
 /// What a hit led to.
@@ -190,10 +190,11 @@ impl UserSpace {
         };
         let (named, file) = files.named_at(at)?;
         let idx = self.index.intern(&file);
+        let image = self.images.recorded(idx, &file, files, losses);
         let hit = HitMapping {
             end: named.base.checked_add(named.len)?,
-            image: self.images.recorded(idx, &file, files, losses),
-            image_start: ImageAddr(0),
+            image,
+            image_start: self.images.start_of_named(image, &named.addresses),
             private: None,
             hit_since: 0,
             shows: Shows::Unknown,

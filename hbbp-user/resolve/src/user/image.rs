@@ -164,6 +164,28 @@ impl Image {
         }
     }
 
+    /// The address that a text names as 0, by some of the addresses that it names: 0 where these are addresses of the file, else
+    /// that of the first byte, as they are offsets in it (`perf script -F brstackoff`).
+    pub(super) fn start_of_named(&self, addresses: &[u64]) -> ImageAddr {
+        let Content::Elf(elf) = &self.content else {
+            return ImageAddr(0);
+        };
+        let code = || elf.layout.segments.iter().filter(|segment| segment.executable);
+        let n_in_code = |start: u64| {
+            let in_code = |at: &&u64| {
+                let at = at.saturating_add(start);
+                code().any(|segment| {
+                    (segment.start.0..segment.start.0.saturating_add(segment.len)).contains(&at)
+                })
+            };
+            addresses.iter().filter(in_code).count()
+        };
+        let starts = code().filter_map(|segment| segment.start.0.checked_sub(segment.offset.0));
+        // Of equals the last one is taken: addresses of the file.
+        let start = starts.chain([0]).max_by_key(|start| n_in_code(*start));
+        ImageAddr(start.unwrap_or(0))
+    }
+
     /// Addresses around `at` whose text was asked for already, `at` among them, which are hit.
     pub(crate) fn hit(&mut self, at: ImageAddr) -> Option<Range<ImageAddr>> {
         self.text.hit(at)

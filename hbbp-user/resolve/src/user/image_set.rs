@@ -261,6 +261,12 @@ impl ImageSet {
         self.image(idx)?.image_start(mapping.start, mapping.offset)
     }
 
+    /// The address in an image that a text names as 0, by some of the addresses that it names.
+    pub(super) fn start_of_named(&self, idx: ImageIdx, addresses: &[u64]) -> ImageAddr {
+        self.image(idx)
+            .map_or(ImageAddr(0), |image| image.start_of_named(addresses))
+    }
+
     /// Addresses of an image around `at` whose text was asked for already, `at` among them, which are hit.
     pub(crate) fn hit(&mut self, idx: ImageIdx, at: ImageAddr) -> Option<Range<ImageAddr>> {
         self.images.get_mut(idx.0 as usize)?.as_mut()?.hit(at)

@@ -2,28 +2,36 @@
 //!
 //! Each is looked for once ([`super::find_file`]); what the user must know about the search is collected until the end.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use super::find_file::{Found, NotFound, Places, find};
+use super::mapped_file::plain_path;
 use super::mapping::{Backing, MappedFile};
 use hbbp_model::addr::Va;
 use hbbp_model::advice::{Advice, Advised};
-use hbbp_model::record::{BuildId, FileIdentity};
+use hbbp_model::record::{BuildId, FileIdentity, Record, Timed};
 use hbbp_model::snapshot::{Loss, Losses, hex};
 
 /// Names of missing files to show; there may be hundreds.
 const MOST_NAMES: usize = 8;
 
+/// Files of as many names with one build id are not all the same file. A program and its other name are.
+const MOST_NAMES_OF_A_FILE: usize = 2;
+
 /// A file for which a text names addresses as the file states them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamedFile {
-    /// Build id; empty for the program itself, which is the first that the user names.
+    /// Build id; empty where it is unknown.
     pub build_id: Vec<u8>,
+    /// Path; the program itself has none, and is the first file that the user names.
+    pub path: Option<String>,
     /// The address that means address 0 of the file.
     pub base: Va,
     /// Length in bytes of the addresses from there on.
     pub len: u64,
+    /// Some of the addresses that the text names.
+    pub addresses: Vec<u64>,
 }
 
 /// The files of a recording.
@@ -33,6 +41,10 @@ pub struct RecordedFiles {
     places: Places,
     /// Build ids by path, as the recording lists them at its end.
     build_ids: HashMap<String, Vec<u8>>,
+    /// Build ids that more files share than one file has names, so that they tell nothing.
+    shared: HashSet<Vec<u8>>,
+    /// Those of them whose files were looked for.
+    shared_hit: BTreeSet<Vec<u8>>,
     /// Addresses without a mapping belong to these.
     named: Vec<NamedFile>,
     found: Vec<PathBuf>,
@@ -44,11 +56,17 @@ pub struct RecordedFiles {
 }
 
 impl RecordedFiles {
-    /// Files that may be at these paths. `build_ids` are those that the recording lists, by path; addresses without a
-    /// mapping belong to the `named` files.
-    pub fn new(places: Places, build_ids: HashMap<String, Vec<u8>>, named: Vec<NamedFile>) -> Self {
+    /// Files that may be at these places. `build_ids` are those that the recording lists, by path, `records` those with its
+    /// mappings; addresses without a mapping belong to the `named` files.
+    pub fn new(
+        places: Places,
+        build_ids: HashMap<String, Vec<u8>>,
+        records: &[Timed],
+        named: Vec<NamedFile>,
+    ) -> Self {
         Self {
             places,
+            shared: shared(&build_ids, records),
             build_ids,
             named,
             ..Self::default()
@@ -68,7 +86,13 @@ impl RecordedFiles {
                 self.build_ids.get(&*file.path).map_or(&[][..], Vec::as_slice)
             }
         };
-        match find(&self.places, file, build_id) {
+        let found = if self.shared.contains(build_id) {
+            self.shared_hit.insert(build_id.to_vec());
+            self.find_by_name(file, build_id)
+        } else {
+            find(&self.places, file, build_id)
+        };
+        match found {
             Ok(mut found) => {
                 self.notes.extend(found.note.take());
                 self.found.push(found.path.clone());
@@ -88,19 +112,31 @@ impl RecordedFiles {
         }
     }
 
-    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where the program was
-    /// not named.
+    /// The file of a mapping by its name alone: one with the build id, which may be right, or else any.
+    fn find_by_name(&self, file: &MappedFile, build_id: &[u8]) -> Result<Found, NotFound> {
+        let name = Path::new(plain_path(&file.path)).file_name();
+        let mut places = Places {
+            cache: None,
+            ..self.places.clone()
+        };
+        places.binaries.retain(|binary| binary.file_name() == name);
+        find(&places, file, build_id).or_else(|_| find(&places, file, &[]))
+    }
+
+    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where nobody named the
+    /// program.
     pub(super) fn named_at(&mut self, at: Va) -> Option<(NamedFile, MappedFile)> {
         let holds = |file: &&NamedFile| at.since(file.base).is_some_and(|offset| offset < file.len);
         let named = self.named.iter().find(holds)?.clone();
         let program = self.places.binaries.first();
-        let path = match (named.build_id.as_slice(), program) {
-            ([], Some(program)) => program.to_string_lossy().into_owned(),
-            ([], None) => {
+        let path = match (&named.path, named.build_id.as_slice(), program) {
+            (Some(path), ..) => path.clone(),
+            (None, [], Some(program)) => program.to_string_lossy().into_owned(),
+            (None, [], None) => {
                 self.lacks_program = true;
                 return None;
             }
-            (build_id, _) => hex(build_id),
+            (None, build_id, _) => hex(build_id),
         };
         let identity = BuildId::new(&named.build_id).map_or(FileIdentity::Unknown, FileIdentity::BuildId);
         let path = path.into();
@@ -119,6 +155,7 @@ impl RecordedFiles {
     pub(crate) fn notes(&self) -> Vec<Advised> {
         let mut notes = self.notes.clone();
         notes.dedup();
+        notes.extend(self.shared_hit.iter().map(|id| shared_note(id)));
         notes.extend(self.lacks_program.then(lacks_program));
         notes.extend(missing_note(self.missing.clone()));
         let unused = |path: &&PathBuf| !self.found.contains(path);
@@ -132,6 +169,40 @@ impl RecordedFiles {
         }));
         notes
     }
+}
+
+/// The build ids that more files share than one file has names.
+fn shared(build_ids: &HashMap<String, Vec<u8>>, records: &[Timed]) -> HashSet<Vec<u8>> {
+    let mapped = records.iter().filter_map(|timed| match &timed.record {
+        Record::Mmap(mmap) => match &mmap.identity {
+            FileIdentity::BuildId(id) => Some((id.as_slice(), &*mmap.path)),
+            FileIdentity::Inode { .. } | FileIdentity::Unknown => None,
+        },
+        _ => None,
+    });
+    let listed = build_ids.iter().map(|(path, id)| (id.as_slice(), path.as_str()));
+    let mut names: HashMap<&[u8], BTreeSet<&str>> = HashMap::new();
+    for (id, path) in listed.chain(mapped).filter(|(id, _)| !id.is_empty()) {
+        let names = names.entry(id).or_default();
+        if names.len() <= MOST_NAMES_OF_A_FILE {
+            let path = plain_path(path);
+            names.insert(path.rsplit('/').next().unwrap_or(path));
+        }
+    }
+    let shared = names
+        .into_iter()
+        .filter(|(_, names)| MOST_NAMES_OF_A_FILE < names.len());
+    shared.map(|(id, _)| id.to_vec()).collect()
+}
+
+/// What to say of a build id that many files share.
+fn shared_note(build_id: &[u8]) -> Advised {
+    format!(
+        "build id {} belongs to files of more than {MOST_NAMES_OF_A_FILE} names, so it tells nothing: they were looked for by \
+         their names alone",
+        hex(build_id)
+    )
+    .into()
 }
 
 /// What to say of addresses of a program without a name.
@@ -183,6 +254,35 @@ mod tests {
     }
 
     #[test]
+    fn build_ids_of_files_with_many_names_are_shared() {
+        let listed = |paths: &[&str], id: u8| -> HashMap<String, Vec<u8>> {
+            paths
+                .iter()
+                .map(|path| ((*path).to_owned(), vec![id; 20]))
+                .collect()
+        };
+        let one_file = listed(
+            &[
+                "/usr/bin/python3",
+                "/mnt/usr/bin/python3",
+                "/bin/python3.11 (deleted)",
+            ],
+            1,
+        );
+        assert_eq!(shared(&one_file, &[]), HashSet::new());
+        let mut many = listed(&["/bin/a", "/bin/b", "/bin/c"], 2);
+        many.extend(one_file);
+        assert_eq!(shared(&many, &[]), HashSet::from([vec![2; 20]]));
+        assert_eq!(shared(&listed(&["/a", "/b", "/c"], 0), &[]).len(), 1);
+        let none = HashMap::from(["/a", "/b", "/c"].map(|path| (path.to_owned(), Vec::new())));
+        assert_eq!(
+            shared(&none, &[]),
+            HashSet::new(),
+            "no build id is not a shared one"
+        );
+    }
+
+    #[test]
     fn many_missing_files_are_summed_up() {
         let missing = (10..30).map(|n| format!("/lib/{n}")).collect();
         let note = missing_note(missing).unwrap();
@@ -194,8 +294,10 @@ mod tests {
         let mut files = RecordedFiles {
             named: vec![NamedFile {
                 build_id: Vec::new(),
+                path: None,
                 base: Va(0),
                 len: 0x1000,
+                addresses: Vec::new(),
             }],
             ..RecordedFiles::default()
         };

@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, reason = "helpers of a test may end it")]
 
 mod apart;
+mod chains;
 mod hostile;
 mod patched;
 mod program;
@@ -385,7 +386,7 @@ fn unknown_processes_and_addresses_keep_their_counts() {
     assert_eq!(snapshot.intervals[0].ips.iter().map(|c| c.hits).sum::<u64>(), 3);
     assert_eq!(snapshot.processes.len(), 3, "the kernel and two unknown tasks");
     assert_eq!(snapshot.losses.get(Loss::SidebandLost), 3);
-    assert_eq!(snapshot.losses.get(Loss::TextUnreadable), 2);
+    assert_eq!(snapshot.losses.get(Loss::TextWithoutSource), 2);
 }
 
 /// A run in which the first byte of `idle` is patched twice: once silently, and once with a record.

@@ -97,7 +97,7 @@ fn stream_over_samples(mmap: Mmap, program: PathBuf, at: &[u64]) -> Snapshot {
         binaries: vec![program],
         ..Places::default()
     };
-    let files = RecordedFiles::new(places, Default::default(), Vec::new());
+    let files = RecordedFiles::new(places, Default::default(), &[], Vec::new());
     let mut resolver = Resolver::recorded(no_kernel(), &records, files);
     let (process, interval) = resolver.owner(PID, 0, 5);
     assert_eq!(interval, 0);

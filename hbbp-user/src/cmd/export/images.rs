@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use super::image_format::ImageFormat;
 use super::summary::Summary;
 use crate::advice::error_in_words;
-use hbbp_model::advice::Advised;
+use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::profile::Output;
 use hbbp_model::snapshot::{ImageLayout, Module, ModuleIdx, ModuleKind, SourceFrames, hex};
 use hbbp_output::export::autofdo::{SampleProfile, locations, sample_profile, write_autofdo};
@@ -276,6 +276,10 @@ impl Images<'_> {
             .context("the image is in no run")?;
         let frames = read_source_frames(module, &run.kernel_release, &self.named, locations(image.runs))?;
         let profile = sample_profile(image, &frames);
+        if profile.functions.is_empty() {
+            let why = format!("no debug information for the code of {} that ran", module.name);
+            bail!(Advised::new(why, Advice::NameDebugFile));
+        }
         write(&profile, &frames, out)?;
         Ok(profile.written)
     }

@@ -42,6 +42,8 @@ struct LoopJson<'a> {
     iterations: Option<FigureJson>,
     invocations: Option<FigureJson>,
     trips: Option<FigureJson>,
+    /// Where no stack shows the loop being entered.
+    trips_at_least: Option<f64>,
     /// The calls that led into it, with its inclusive time for each.
     callers: Vec<CallJson<'a>>,
 }
@@ -115,6 +117,7 @@ impl<'a> RunLoops<'a> {
             iterations: it.rounds.map(|rounds| rounds.iterations.into()),
             invocations: entered(it).map(|entered| entered.invocations.into()),
             trips: entered(it).map(|entered| entered.trips.into()),
+            trips_at_least: it.rounds.and_then(|rounds| rounds.trips_at_least),
             callers: it.callers.iter().map(|site| self.call_json(site)).collect(),
         });
         let irreducible = self.loops.irreducible.iter();

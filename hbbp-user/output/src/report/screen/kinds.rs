@@ -20,10 +20,11 @@ const WORTH_A_WORD: f64 = 0.001;
 /// Groups on the screen.
 const MOST_GROUPS: usize = 4;
 
-/// The lines, each with its label.
-pub(super) fn lines(overview: &Overview, width: usize) -> Vec<String> {
+/// The lines, each with its label; `guests` says what virtual machines took.
+pub(super) fn lines(overview: &Overview, guests: &str, width: usize) -> Vec<String> {
     let facts = [
         ("rings", rings(&overview.code)),
+        ("guests", guests.to_owned()),
         ("ISA level", levels(&overview.forms)),
         ("vectors", vectors(&overview.forms)),
         ("classes", classes(&overview.slow)),
