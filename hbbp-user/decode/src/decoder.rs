@@ -29,11 +29,6 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Whether there are more bytes.
-    pub fn can_decode(&self) -> bool {
-        self.iced.can_decode()
-    }
-
     /// Offset of the next instruction in bytes.
     pub fn position(&self) -> usize {
         self.iced.position()
@@ -89,7 +84,7 @@ impl Iterator for Decoder<'_> {
     type Item = Instruction;
 
     fn next(&mut self) -> Option<Instruction> {
-        self.can_decode().then(|| self.decode())
+        self.iced.can_decode().then(|| self.decode())
     }
 }
 

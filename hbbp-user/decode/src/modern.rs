@@ -1,5 +1,7 @@
 //! What a rewritten instruction is, where it differs from the one that it was rewritten to.
 
+use std::fmt;
+
 /// What differs between an instruction and the nearest one that iced-x86 knows.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Modern {
@@ -20,13 +22,13 @@ pub enum Extension {
     Avx10_2,
 }
 
-impl Extension {
+impl fmt::Display for Extension {
     /// The name that the manuals give to its CPUID bit or version.
-    pub const fn name(self) -> &'static str {
-        match self {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::ApxF => "APX_F",
             Self::Avx10_2 => "AVX10.2",
-        }
+        })
     }
 }
 

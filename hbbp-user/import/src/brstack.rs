@@ -3,7 +3,7 @@
 //! A line that holds branch entries is a sample; so is a head with an address that no entries follow. What precedes
 //! the entries depends on the fields that were asked for:
 //! nothing, an address, a pid, both, or a whole head with command, pid, CPU, time, period and event. Where a call
-//! chain was asked for too, the head and the chain stand on lines before the entries. An unindented decimal number on
+//! chain was asked for too, the head and the chain are on lines before the entries. An unindented decimal number on
 //! a line of its own says how often the next sample occurred (llvm-profgen's aggregated form).
 //! Records about mappings and processes (`--show-mmap-events --show-task-events`) are understood; without them the
 //! addresses are taken for those of the program that is named with `--binary`.
@@ -224,7 +224,7 @@ impl ScriptText {
 }
 
 /// Whether a text looks like this form: some line of its start holds an entry, a record, or the head of a sample whose address
-/// stands there or begins the next line.
+/// is there or begins the next line.
 pub(super) fn is_script(start: &str) -> bool {
     let mut lines = start.lines().peekable();
     std::iter::from_fn(|| Some((lines.next()?, lines.peek().copied()))).any(|(line, next)| {

@@ -67,7 +67,7 @@ pub(super) struct TextAddress<'a> {
     pub(super) build_id: Option<&'a str>,
     /// The address.
     pub(super) address: u64,
-    /// Path of its file in brackets behind it.
+    /// Path of its file in brackets after it.
     pub(super) file: Option<&'a str>,
 }
 

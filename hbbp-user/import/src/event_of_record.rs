@@ -1,6 +1,6 @@
 //! Which event a record of perf.data belongs to, and what its time is.
 //!
-//! Events of one recording may have different fields: a tracepoint has a CPU and raw data, a clock beside it has neither.
+//! Events of one recording may have different fields: a tracepoint has a CPU and raw data, a clock has neither.
 //! Each record is therefore read by the fields of its own event. A sample names the event by an id near its start, other
 //! records by one near their end (`struct sample_id` in `include/uapi/linux/perf_event.h`).
 
@@ -112,7 +112,7 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The fields that tell where a record other than a sample has its time.
+/// The fields that show where a record other than a sample has its time.
 fn fields_of_trailer(attr: &Attr) -> u64 {
     let fields = sample_type::TIME
         | sample_type::ID

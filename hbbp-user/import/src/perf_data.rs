@@ -46,7 +46,7 @@ pub struct Sideband {
     pub records: Vec<Timed>,
     /// Samples by event, without those of virtual machines.
     pub n_samples: Vec<u64>,
-    /// Samples of virtual machines by event. Their addresses are those of a guest, so they are kept apart.
+    /// Samples of virtual machines by event. Their addresses are those of a guest, so they are kept separate.
     pub n_guest_samples: Vec<u64>,
     /// Records that the recorder lost, most of them samples.
     pub lost: u64,
@@ -77,7 +77,7 @@ impl Sideband {
 }
 
 impl<F: Read + Seek> PerfData<F> {
-    /// Opens a file of `len` bytes; `parts` are the files beside it that threads of the recorder wrote.
+    /// Opens a file of `len` bytes; `parts` are the files next to it that threads of the recorder wrote.
     pub fn open(mut file: F, len: u64, parts: Vec<F>) -> Result<Self, ImportError> {
         let (header, at) = read_header(&mut file, len)?;
         if header.is_in_parts && parts.is_empty() {
@@ -115,7 +115,7 @@ impl<F: Read + Seek> PerfData<F> {
                     None => found.unread_samples += 1,
                 },
                 THROTTLE => found.throttled += 1,
-                // perf lists what guests mapped beside what the host did.
+                // perf lists what guests mapped as well as what the host did.
                 _ if is_of_guest(&record) => {}
                 user_record::HEADER_BUILD_ID => {
                     build_ids.extend(parse_build_id_record(record.misc, record.body));
@@ -227,7 +227,7 @@ fn start<F: Read + Seek>(file: &mut F, at: RecordsAt) -> Result<Records<&mut F>,
     Ok(Records::new(file, at.offset, at.len))
 }
 
-/// Whether a virtual machine ran.
+/// Whether a virtual machine executed it.
 fn is_of_guest(record: &RawRecord<'_>) -> bool {
     GUEST_MODES.contains(&(record.misc & MISC_CPUMODE))
 }

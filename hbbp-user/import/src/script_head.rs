@@ -1,4 +1,4 @@
-//! What stands before the entries of a sample in the text of `perf script`: command, ids, CPU, time, period, event, address.
+//! What precedes the entries of a sample in the text of `perf script`: command, ids, CPU, time, period, event, address.
 //!
 //! Which of them there are depends on the fields that were asked for. Commands and event names may hold blanks, digits and
 //! colons, so a command can look like the fields after it (`process_sample_event` in `tools/perf/builtin-script.c`).
@@ -178,7 +178,7 @@ fn is_time(word: &str) -> bool {
     seconds.is_some_and(|(whole, fraction)| is_decimal(whole) && is_decimal(fraction))
 }
 
-/// `PID` or `PID/TID`; the thread id is 0 where it does not stand there.
+/// `PID` or `PID/TID`; the thread id is 0 where it is left out.
 fn parse_ids(word: &str) -> Option<[u32; 2]> {
     let (pid, tid) = word.split_once('/').unwrap_or((word, "0"));
     Some([pid.parse().ok()?, tid.parse().unwrap_or(0)])

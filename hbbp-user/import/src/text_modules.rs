@@ -1,8 +1,8 @@
-//! Places for files that a text names by their build ids or paths, with addresses as the files state them.
+//! Addresses for files that a text names by their build ids or paths, with addresses as the files state them.
 //!
 //! Counts hold addresses as executed. Such a text has none, so each file gets a range of its own, above all addresses
 //! that a program can have, and addresses without a file stay as they are. Where a text has mappings, its addresses are those
-//! that ran, and paths behind them say nothing new.
+//! of processes, and paths after them say nothing new.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ pub enum TextFile {
 pub struct TextModule {
     /// Which.
     pub file: TextFile,
-    /// The place of its address 0.
+    /// The address of its address 0.
     pub base: Va,
     /// Length in bytes of the addresses from there on.
     pub len: u64,
@@ -46,7 +46,7 @@ pub struct TextModule {
 #[derive(Clone, Debug)]
 pub struct TextModules {
     modules: Vec<TextModule>,
-    /// Whether addresses are those that ran, so that only build ids name files.
+    /// Whether addresses are those of the processes, so that only build ids name files.
     pub(super) are_mapped: bool,
 }
 

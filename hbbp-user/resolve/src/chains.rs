@@ -50,7 +50,7 @@ impl Resolver {
             Ring::Kernel => this.kernel_hit(first_time, at).is_some(),
             Ring::User => this.hit(task, first_time, at).1.is_some(),
         };
-        // Where code keeps no frame pointer, something else than text is in its place, and nothing beyond called. Only
+        // Where code keeps no frame pointer, something else than text is there, and nothing beyond called. Only
         // canonical addresses can be text, whatever ring the highest bit means.
         let n_text = (0_usize..).zip(&frames).take_while(|(nth, at)| {
             at.is_canonical() && (is_text(self, before(*nth, **at)) || at.ring() == Ring::Kernel)

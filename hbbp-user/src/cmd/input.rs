@@ -17,7 +17,7 @@ use hbbp_resolve::kernel::recorded::KernelPlace;
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) files: RecordingFiles<File>,
-    /// Where the kernel's text is: as the user says, else as perf put it beside the recording.
+    /// Where the kernel's text is: as the user says, else as perf put it next to the recording.
     pub(super) kernel: KernelPlace,
 }
 

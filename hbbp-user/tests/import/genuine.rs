@@ -96,7 +96,7 @@ fn tiger_lake_keeps_the_cycles_of_its_stream() {
     );
 }
 
-/// No time was sampled beside executions: the cycles in the branch records tell it.
+/// No time was sampled, only executions: the cycles in the branch records show it.
 #[test]
 fn tiger_lake_has_the_cycles_for_each_instruction_of_its_loop() {
     let Some(folder) = recordings() else { return };

@@ -64,7 +64,7 @@ fn ending_as_tracepoint(mut record: Vec<u8>) -> Vec<u8> {
     record
 }
 
-/// One address is code of two programs, one after the other; the records stand in the file as two CPUs wrote them.
+/// One address is code of two programs, one after the other; the records are in the file as two CPUs wrote them.
 #[test]
 fn events_of_different_fields_have_their_own_times() {
     let folder = Folder::new();
@@ -128,7 +128,7 @@ const GUEST_KERNEL: u8 = 4;
 const GUEST_USER: u8 = 5;
 
 #[test]
-fn samples_of_guests_are_apart_and_counted() {
+fn samples_of_guests_are_counted_separately() {
     let folder = Folder::new();
     let program = write_loop(&folder, "prog", 0x1000, &[]);
     let sample = |time| stack(5, time, &turns(Va(BASE)));

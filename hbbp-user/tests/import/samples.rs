@@ -55,7 +55,7 @@ fn addresses_serve_where_a_text_has_no_branch_stacks() {
 }
 
 #[test]
-fn samples_with_empty_stacks_beside_others_are_counted_as_lost() {
+fn samples_with_empty_stacks_among_others_are_lost() {
     let folder = Folder::new();
     let program = program(&folder);
     let head = "prog     5 [000]    17.500000:          1 br_inst_retired.near_taken:            401005";

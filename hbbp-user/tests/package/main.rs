@@ -143,6 +143,25 @@ fn command_of_the_service_is_one_of_the_program() {
     Cli::command().try_get_matches_from(words).unwrap();
 }
 
+/// Removing stops the service, and purging removes its profiles.
+fn assert_scripts(package: &Path, folder: &Path) {
+    let scripts = folder.join("scripts");
+    output(
+        Command::new("dpkg-deb")
+            .arg("--control")
+            .arg(package)
+            .arg(&scripts),
+    )
+    .unwrap();
+    for (script, line) in [
+        ("prerm", "deb-systemd-invoke stop hbbp-sys.service"),
+        ("postrm", "rm -rf /var/lib/private/hbbp-sys /var/lib/hbbp-sys"),
+    ] {
+        let text = std::fs::read_to_string(scripts.join(script)).unwrap();
+        assert!(text.contains(line), "{script}: {text}");
+    }
+}
+
 #[test]
 #[ignore = "needs a program that only --all installs"]
 fn package_holds_the_program_its_service_and_its_manual() {
@@ -198,22 +217,7 @@ fn package_holds_the_program_its_service_and_its_manual() {
         let has = |line: &str| line.starts_with(mode) && line.ends_with(path);
         assert!(contents.lines().any(has), "{path}: {contents}");
     }
-    // It stops the service when it goes, and purging takes the profiles with it.
-    let scripts = made.path().join("scripts");
-    output(
-        Command::new("dpkg-deb")
-            .arg("--control")
-            .arg(&package)
-            .arg(&scripts),
-    )
-    .unwrap();
-    for (script, line) in [
-        ("prerm", "deb-systemd-invoke stop hbbp-sys.service"),
-        ("postrm", "rm -rf /var/lib/private/hbbp-sys /var/lib/hbbp-sys"),
-    ] {
-        let text = std::fs::read_to_string(scripts.join(script)).unwrap();
-        assert!(text.contains(line), "{script}: {text}");
-    }
+    assert_scripts(&package, made.path());
     // What is installed runs.
     let root = made.path().join("root");
     output(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root));

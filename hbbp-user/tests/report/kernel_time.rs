@@ -6,7 +6,7 @@ use hbbp_analysis::mix::{Dimension, Mix, Query, analyse};
 use hbbp_estimate::{Rule, rule};
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::fold::merge_rows;
-use hbbp_model::snapshot::{BranchCount, IpCount, Process, ProcessIdx, Snapshot, StreamCount};
+use hbbp_model::snapshot::{BranchCount, Interval, IpCount, Process, ProcessIdx, Snapshot, StreamCount};
 
 use super::program;
 
@@ -54,28 +54,33 @@ fn divided(mut snapshot: Snapshot, parts: [u64; 3]) -> Snapshot {
                 });
             }
         }
-        let branches = std::mem::take(&mut interval.branches);
-        for branch in branches {
-            if branch.from.ring() == Ring::User {
-                interval.branches.push(branch);
-                continue;
-            }
-            let (hits, oldest) = (of(branch.hits), of(branch.oldest));
-            for (nth, (hits, oldest)) in hits.into_iter().zip(oldest).enumerate() {
-                let process = named(nth);
-                interval.branches.push(BranchCount {
-                    process,
-                    hits,
-                    oldest,
-                    ..branch
-                });
-            }
-        }
+        divide_branches(interval, of);
         interval.ips.retain(|ip| ip.hits != 0);
         interval.streams.retain(|stream| stream.hits != 0);
         interval.branches.retain(|branch| branch.hits != 0);
     }
     snapshot
+}
+
+/// Divides the kernel's branches of an interval.
+fn divide_branches(interval: &mut Interval, of: impl Fn(u64) -> [u64; 3]) {
+    let branches = std::mem::take(&mut interval.branches);
+    for branch in branches {
+        if branch.from.ring() == Ring::User {
+            interval.branches.push(branch);
+            continue;
+        }
+        let (hits, oldest) = (of(branch.hits), of(branch.oldest));
+        for (nth, (hits, oldest)) in hits.into_iter().zip(oldest).enumerate() {
+            let process = ProcessIdx(u32::try_from(nth).unwrap());
+            interval.branches.push(BranchCount {
+                process,
+                hits,
+                oldest,
+                ..branch
+            });
+        }
+    }
 }
 
 /// The same as profiles had it that counted the kernel once for the system.

@@ -40,7 +40,7 @@ pub fn disassembled(
     };
     let mut formatter = formatter(module, demangle);
     let mut found = Vec::new();
-    while decoder.can_decode() {
+    while decoder.position() < bytes.len() {
         let position = decoder.position();
         let instruction = decoder.decode();
         let (len, text) = if instruction.is_invalid() {

@@ -81,7 +81,7 @@ impl Class {
 
     /// Sets what differs from the instruction that iced-x86 knows.
     fn become_modern(&mut self, modern: Modern) {
-        self.extension = modern.extension.name().to_owned();
+        self.extension = modern.extension.to_string();
         if let Some(mnemonic) = modern.mnemonic.filter(|_| modern.has_new_destination) {
             // The nearest one is a comparison, if it is in memory.
             self.category = category(mnemonic);

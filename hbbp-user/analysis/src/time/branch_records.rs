@@ -1,8 +1,8 @@
 //! Time by the cycles in branch records: each record states the cycles since the branch before it, so a stream of straight code
 //! has the cycles that it took (Intel SDM volume 3, "LBR_INFO": cycle count).
 //!
-//! They tell the cycles of an execution without any sample of time. The cycles of a stream are shared equally among its
-//! instructions, as nothing tells where in it they passed: a loop or a function has the right sum, a single instruction the mean
+//! They show the cycles of an execution without any sample of time. The cycles of a stream are shared equally among its
+//! instructions, as nothing shows where in it they passed: a loop or a function has the right sum, a single instruction the mean
 //! around it. Executions times cycles per execution are the time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ impl Recorded {
 type Changes = BTreeMap<TextIdx, Vec<Recorded>>;
 
 impl Time {
-    /// The time that branch records tell of; `None` where they hold no cycles.
+    /// The time that branch records show; `None` where they hold no cycles.
     pub(super) fn of_branch_records(
         snapshot: &Snapshot,
         map: &BlockMap,

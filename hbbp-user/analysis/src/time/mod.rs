@@ -75,7 +75,7 @@ impl AddAssign for Amount {
 const TOO_FEW: f64 = 0.25;
 
 impl Time {
-    /// The time of a profile whose figures are executions; `None` where nothing tells it.
+    /// The time of a profile whose figures are executions; `None` where nothing shows it.
     pub(crate) fn new(
         snapshot: &Snapshot,
         located: &Located,
@@ -93,7 +93,7 @@ impl Time {
         })
     }
 
-    /// The time that was sampled beside executions; `None` where there is no such sample.
+    /// The time that was sampled in addition to executions; `None` where there is no such sample.
     fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap, counts: &BlockCounts) -> Option<Self> {
         let is_beside = matches!(counts.assignment.unit, Unit::Executions);
         let units = [EventUnit::Cycles, EventUnit::Nanoseconds];

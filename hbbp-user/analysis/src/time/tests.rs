@@ -194,7 +194,7 @@ fn cycles_are_scaled_to_the_counter_with_executions() {
 }
 
 #[test]
-fn cycles_of_branch_records_are_shared_among_the_instructions_of_their_streams() {
+fn cycles_of_branch_records_are_shared_among_instructions() {
     let mut snapshot = snapshot(0);
     let mut counts = counts();
     for (stream, cycles) in counts.streams.iter_mut().zip([180, 50]) {

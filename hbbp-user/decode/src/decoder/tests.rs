@@ -129,7 +129,7 @@ proptest! {
     ) {
         let bytes = [prefix, &rest].concat();
         let mut decoder = Decoder::try_with_ip(64, &bytes, IP).unwrap();
-        while decoder.can_decode() {
+        while decoder.position() < bytes.len() {
             let position = decoder.position();
             let instruction = decoder.decode();
             if instruction.is_invalid() {

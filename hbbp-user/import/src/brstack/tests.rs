@@ -101,7 +101,7 @@ fn commands_and_events_may_look_like_other_fields() {
 }
 
 #[test]
-fn samples_without_entries_end_with_the_next_one_or_an_empty_line() {
+fn samples_without_entries_end_with_the_next_one() {
     let head = "prog 5/6 [000] 917.500000: 300 cycles:u: ";
     let text = format!(
         "{head} 401234 f+0x4 (/bin/a)\n{head}\n\t401235 f (/bin/a)\n\t401999 main (/bin/a)\n\n{head} 401236 f (/bin/a)\n"
@@ -114,7 +114,7 @@ fn samples_without_entries_end_with_the_next_one_or_an_empty_line() {
 }
 
 #[test]
-fn call_chains_stand_between() {
+fn call_chains_are_between() {
     let text = "prog 77 [000] 1.5: 1000 branches:u: \n\t  401234 f+0x4 (/bin/a)\n\t  401999 main (/bin/a)\n \
                 0x10/0x20/P/-/-/0/  0x5/0x6/M/-/-/0/ \n\n3\n  401777\n 401888\n 0x1/0x2/P/-/-/0\n";
     let (script, seen) = read(text);

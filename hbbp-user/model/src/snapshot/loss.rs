@@ -113,7 +113,7 @@ losses! {
     SampleUnread, "record.sample_unread", Record,
         "recorded sample" | "recorded samples", "skipped: damaged, or of an unknown event";
     GuestSample, "record.guest_sample", Record,
-        "recorded sample" | "recorded samples", "of virtual machines set apart: their programs are unknown here; record in the guest";
+        "recorded sample" | "recorded samples", "of virtual machines that are not in the mix: their programs are unknown here; record in the guest";
     SidebandLost, "record.sideband_lost", Record,
         "process and mapping record" | "process and mapping records", "lost: they came faster than hbbp-sys read them";
     TextLost, "record.text_lost", Record,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use hbbp_decode::Decoder;
-use iced_x86::{Formatter as _, GasFormatter, Instruction};
+use iced_x86::{Formatter as _, GasFormatter};
 
 use super::counted::{Counted, Only, is_in};
 use super::image::Written;
@@ -75,7 +75,7 @@ pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write
         }
         let module = counted.module(block.site);
         let bits = module.map_or(64, |module| module.kind.bits());
-        let Ok(mut decoder) = Decoder::try_with_ip(bits, block.bytes, block.site.addr.0) else {
+        let Ok(decoder) = Decoder::try_with_ip(bits, block.bytes, block.site.addr.0) else {
             written.leave_out("executions of blocks that cannot be decoded", block.count);
             continue;
         };
@@ -88,9 +88,7 @@ pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write
             block.count
         )?;
         writeln!(out, "# LLVM-MCA-BEGIN b{n}")?;
-        let mut instruction = Instruction::default();
-        while decoder.can_decode() {
-            decoder.decode_out(&mut instruction);
+        for instruction in decoder {
             let mut text = String::new();
             formatter.format(&instruction, &mut text);
             writeln!(out, "\t{text}")?;

@@ -262,7 +262,7 @@ impl KernelSpace {
         }
     }
 
-    /// The text that ran at `time`, from `at` to the end of what was read around it.
+    /// The text that was executed at `time`, from `at` to the end of what was read around it.
     pub(crate) fn text_from(&mut self, at: Va, time: u64, losses: &mut Losses) -> Option<&[u8]> {
         self.hit(at, time, losses)?;
         let module = self.region_hit(at, time).module;

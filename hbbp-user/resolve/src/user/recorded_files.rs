@@ -41,7 +41,7 @@ pub struct RecordedFiles {
     places: Places,
     /// Build ids by path, as the recording lists them at its end.
     build_ids: HashMap<String, Vec<u8>>,
-    /// Build ids that more files share than one file has names, so that they tell nothing.
+    /// Build ids that more files share than one file has names, so that they identify none.
     shared: HashSet<Vec<u8>>,
     /// Those of them whose files were looked for.
     shared_hit: BTreeSet<Vec<u8>>,
@@ -56,7 +56,7 @@ pub struct RecordedFiles {
 }
 
 impl RecordedFiles {
-    /// Files that may be at these places. `build_ids` are those that the recording lists, by path, `records` those with its
+    /// Files that may be at these locations. `build_ids` are those that the recording lists, by path, `records` those with its
     /// mappings; addresses without a mapping belong to the `named` files.
     pub fn new(
         places: Places,
@@ -123,7 +123,7 @@ impl RecordedFiles {
         find(&places, file, build_id).or_else(|_| find(&places, file, &[]))
     }
 
-    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where nobody named the
+    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where the user did not name the
     /// program.
     pub(super) fn named_at(&mut self, at: Va) -> Option<(NamedFile, MappedFile)> {
         let holds = |file: &&NamedFile| at.since(file.base).is_some_and(|offset| offset < file.len);
@@ -198,7 +198,7 @@ fn shared(build_ids: &HashMap<String, Vec<u8>>, records: &[Timed]) -> HashSet<Ve
 /// What to say of a build id that many files share.
 fn shared_note(build_id: &[u8]) -> Advised {
     format!(
-        "build id {} belongs to files of more than {MOST_NAMES_OF_A_FILE} names, so it tells nothing: they were looked for by \
+        "build id {} belongs to files of more than {MOST_NAMES_OF_A_FILE} names, so it identifies none: they were looked for by \
          their names alone",
         hex(build_id)
     )

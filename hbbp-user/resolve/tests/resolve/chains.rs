@@ -7,7 +7,7 @@ use hbbp_resolve::raw::{Raw, RawChain, RawInterval, TaskKey};
 
 use super::{no_kernel, snapshot};
 
-/// Code without frame pointers has anything in the place of a return address.
+/// Code without frame pointers has anything instead of a return address.
 #[test]
 fn call_chains_end_where_an_address_is_not_canonical() {
     const KERNEL: u64 = 0xffff_ffff_8100_0000;

@@ -72,14 +72,13 @@ fn sweep_resyncs_if_text_starts_inside_an_instruction() {
 
 /// Each instruction of some code, its flow, and the targets of its direct branches, by nothing but the decoder.
 fn one_by_one(bytes: &[u8], start: u64) -> (Vec<(u32, u8, Flow)>, Vec<u64>) {
-    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    let mut decoder = Decoder::try_with_ip(64, bytes, start).unwrap();
     let (mut all, mut targets) = (Vec::new(), Vec::new());
-    while decoder.can_decode() {
+    while decoder.position() < bytes.len() {
         let at = u32::try_from(decoder.position()).unwrap();
         let decoded = decoder.decode();
         if decoded.is_invalid() {
-            decoder.set_position(at as usize + 1).unwrap();
-            decoder.set_ip(start + u64::from(at) + 1);
+            decoder.go_to(at as usize + 1, start + u64::from(at) + 1).unwrap();
             all.push((at, 1, Flow::Invalid));
             continue;
         }
