@@ -107,6 +107,8 @@ fn what_can_be_spared_becomes_a_note() {
         let mut damaged = read_changed(|sections| damage(sections, name)).unwrap();
         let note = damaged.run.notes.pop().unwrap();
         assert!(note.contains(name) && note.contains("checksum"), "{note}");
+        assert!(1.0 <= damaged.run.share_unmeasured(&note), "{note}");
+        damaged.run.unmeasured.clear();
         assert_eq!(damaged, expected);
         let missing = read_changed(|s| drop(s.remove(place(s, name)))).unwrap();
         assert!(
