@@ -24,6 +24,12 @@ const CTEST: [&str; 16] = [
     "CTESTO", "CTESTNO", "CTESTB", "CTESTAE", "CTESTE", "CTESTNE", "CTESTBE", "CTESTA", "CTESTS", "CTESTNS",
     "CTESTT", "CTESTF", "CTESTL", "CTESTGE", "CTESTLE", "CTESTG",
 ];
+/// All mnemonics with a condition.
+pub(crate) const BY_CONDITION: [[&str; 16]; 4] = [CFCMOV, SETZU, CCMP, CTEST];
+/// The other mnemonics that iced-x86 does not know.
+pub(crate) const MNEMONICS: [&str; 12] = [
+    "AADD", "AAND", "AOR", "AXOR", "IMULZU", "MOVRS", "POP2", "POP2P", "PUSH2", "PUSH2P", "URDMSR", "UWRMSR",
+];
 /// By the opcode's row, and by ModRM.reg of immediate values.
 const ARITHMETIC: [&str; 8] = ["ADD", "OR", "ADC", "SBB", "AND", "SUB", "XOR", "CMP"];
 /// By ModRM.reg.

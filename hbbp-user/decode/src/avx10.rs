@@ -136,6 +136,11 @@ const INSTRUCTIONS: [(&str, Opcode, Opcode); 108] = [
     ("VFNMSUB231BF16", op(6, 0, 0, 0xbe), op(6, 1, 0, 0xbe)),
 ];
 
+/// The mnemonics of all of them.
+pub(crate) fn mnemonics() -> impl Iterator<Item = &'static str> {
+    INSTRUCTIONS.iter().map(|(mnemonic, _, _)| *mnemonic)
+}
+
 /// The nearest instruction of AVX-512 to one of AVX10.2, and what differs.
 pub(crate) fn nearest(evex: &Evex<'_>) -> Option<(Modern, Opcode)> {
     let wanted = Opcode {

@@ -3,6 +3,7 @@
 use iced_x86::{Decoder as Iced, DecoderOptions, IcedError, Instruction};
 
 use crate::apx;
+use crate::avx10;
 use crate::evex::{EVEX, Evex};
 use crate::modern::Modern;
 use crate::rewritten::{Bytes, LONGEST, Rewritten};
@@ -86,6 +87,13 @@ impl Iterator for Decoder<'_> {
     fn next(&mut self) -> Option<Instruction> {
         self.iced.can_decode().then(|| self.decode())
     }
+}
+
+/// The mnemonics that iced-x86 does not know, in upper case; some of them are here twice.
+pub fn mnemonics() -> impl Iterator<Item = &'static str> {
+    let of_prefixes = rex2::MNEMONICS.iter().chain(&apx::MNEMONICS).copied();
+    let by_condition = apx::BY_CONDITION.iter().flat_map(|names| names.iter().copied());
+    of_prefixes.chain(by_condition).chain(avx10::mnemonics())
 }
 
 /// The instruction at the beginning of these bytes, if it is one that is rewritten.

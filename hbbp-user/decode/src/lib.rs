@@ -12,5 +12,5 @@ mod rewritten;
 mod rex2;
 mod vector;
 
-pub use decoder::Decoder;
+pub use decoder::{Decoder, mnemonics};
 pub use modern::{Extension, Modern};

@@ -22,6 +22,11 @@ pub enum Extension {
     Avx10_2,
 }
 
+impl Extension {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::ApxF, Self::Avx10_2];
+}
+
 impl fmt::Display for Extension {
     /// The name that the manuals give to its CPUID bit or version.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

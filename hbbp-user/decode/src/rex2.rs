@@ -8,6 +8,9 @@ pub(crate) const REX2: u8 = 0xd5;
 /// The jump to an absolute address of 64 bits, whose opcode is otherwise a move.
 pub(crate) const JMPABS: u8 = 0xa1;
 
+/// The mnemonics that it makes of others.
+pub(crate) const MNEMONICS: [&str; 3] = ["PUSHP", "POPP", "JMPABS"];
+
 /// Rewrites an instruction with REX2 into one with REX. `prefixes` are those before REX2, `rest` begins with it.
 pub(crate) fn rewritten(prefixes: &[u8], rest: &[u8]) -> Option<Rewritten> {
     let [REX2, payload, opcode, tail @ ..] = rest else {

@@ -177,4 +177,14 @@ fn streams_through_apx_code_count() {
     ] {
         assert!(rows.iter().any(|line| line.starts_with(row)), "{row}: {csv}");
     }
+    for (condition, code) in [
+        ("extension=APX_F<61%", 0),
+        ("extension=APX_F<59%", 1),
+        ("extension=AVX10.2<1%", 0),
+        ("mnemonic=CCMPNE<1%", 0),
+    ] {
+        let options = ["--binary", &program, "--require", condition];
+        let ran = hbbp(&[&["report", text.to_str().unwrap()], &options[..]].concat());
+        assert_eq!(ran.code, Some(code), "{condition}: {ran:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The values of axes that are known before anything was measured: few, and the same for every run.
 
+use hbbp_decode::{Extension, mnemonics};
 use iced_x86::{Code, Mnemonic};
 
 use super::axis::{Axis, NO_GROUP};
@@ -24,9 +25,13 @@ impl Axis {
             }
         };
         Some(match dimension {
-            Dimension::Mnemonic => Mnemonic::values().map(name).collect(),
+            Dimension::Mnemonic => {
+                let others = mnemonics().map(str::to_owned);
+                Mnemonic::values().map(name).chain(others).collect()
+            }
             Dimension::Extension => {
                 let mut extensions: Vec<String> = Code::values().map(extension).collect();
+                extensions.extend(Extension::ALL.iter().map(Extension::to_string));
                 extensions.sort_unstable();
                 extensions.dedup();
                 extensions
