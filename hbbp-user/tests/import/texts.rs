@@ -179,7 +179,7 @@ fn streams_through_apx_code_count() {
     }
     for (condition, code) in [
         ("extension=APX_F<61%", 0),
-        ("extension=APX_F<59%", 1),
+        ("extension=APX_F<59%", 3),
         ("extension=AVX10.2<1%", 0),
         ("mnemonic=CCMPNE<1%", 0),
     ] {
