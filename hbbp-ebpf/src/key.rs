@@ -7,11 +7,12 @@ pub struct CountKey {
     pub address: u64,
     /// Address of the branch that led to the stream, as [`source_of`] gives it; 0 for an instruction pointer.
     pub source: u64,
-    /// Thread group id in the pid namespace of user space, [`OUTSIDE`] where it has none there; 0 in the idle task.
+    /// Thread group id in the pid namespace of user space, [`OUTSIDE`] where it has none there; 0 where kernel addresses
+    /// are counted once for the system.
     pub tgid: u32,
-    /// Low half of the task's `self_exec_id`, which grows at each exec (`fs/exec.c`).
+    /// Low half of the task's `self_exec_id`, which grows at each exec (`fs/exec.c`); 0 as above.
     pub exec_id: u32,
-    /// Thread id where threads are counted separately, in the same pid namespace; else 0.
+    /// Thread id where threads are counted separately, in the same pid namespace; else 0, and 0 as above.
     pub tid: u32,
     /// The event, and what is known of the sample.
     pub event: EventTag,
@@ -180,7 +181,7 @@ pub const fn kernel_mask(address: u64) -> u64 {
 }
 
 /// The source of a stream that starts at `start`: the branch at `from` led there. 0 where kernel code starts that user code
-/// led to: that is the system call or the instruction that was interrupted, and each would have rows of its own.
+/// led to: kernel streams are counted once for all processes, and each address of theirs would split them.
 #[inline(always)]
 pub const fn source_of(start: u64, from: u64) -> u64 {
     from & !kernel_mask(start & !from)

@@ -15,7 +15,7 @@ use super::source::Source;
 use super::stream_counts::StackOwner;
 use hbbp_model::slices::Slices;
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::streams::{Counted, ThreadCounts};
+use hbbp_model::streams::{Counted, KernelCounts, Quirks, ThreadCounts};
 
 /// What to collect.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Plan {
     pub scope: Scope,
     /// Which events, how often.
     pub choice: Choice,
+    /// Whether kernel addresses are kept separate by process.
+    pub kernel: KernelCounts,
     /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
     /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
@@ -68,12 +70,22 @@ pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<
     Constants {
         exec_id_offset,
         pid_namespace,
+        kernel: plan.kernel,
         threads: plan.threads,
         wrong_paths: false,
         module_size: None,
         slices: None,
         event_count_offset: None,
         messages: plan.messages,
+    }
+}
+
+/// Which kernel addresses share a count. Samples of addresses are few, and those of each process cost nothing that could be measured
+/// (kernel-tests/results/noted.txt). A stack of 32 branches costs an eighth more.
+pub(super) fn kernel_counts(plan: &Plan, stack_period: Option<u64>) -> KernelCounts {
+    match stack_period {
+        None => KernelCounts::ByProcess,
+        Some(_) => plan.kernel,
     }
 }
 
@@ -118,10 +130,19 @@ const fn shortest_period(source: &Source) -> u64 {
     }
 }
 
+/// What the stacks of these events are judged by.
+pub(super) fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
+    Quirks {
+        near_only: near_only(sources),
+        kernel: plan.kernel,
+        ..Quirks::default()
+    }
+}
+
 /// Bit n: stacks of event number n are taken at near branches alone. That follows from what the event counts only where it is precise:
 /// the stack is in its record, or is read in the interrupt that comes with the record ([`super::uarch`]). The stack of an
 /// imprecise event is what the interrupt found some cycles later, and its newest entry is any branch.
-pub(super) fn near_only(sources: &[Source]) -> u32 {
+fn near_only(sources: &[Source]) -> u32 {
     let ends_near = |source: &Source| source.near_only && 0 < source.request.precise;
     let numbered = sources.iter().enumerate();
     let near_only = numbered.filter(|(_, source)| ends_near(source));

@@ -5,7 +5,7 @@ use hbbp_ebpf::stack::Context;
 use hbbp_ebpf::stream::Stream;
 use hbbp_ebpf::{CountKey, EventTag, Tally};
 
-use hbbp_model::streams::{Counted, Owner};
+use hbbp_model::streams::{Counted, KernelCounts, Owner};
 
 /// The process image or thread, the event and the interval of a stack.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -90,8 +90,11 @@ impl Owner for StackOwner {
         self.context().event()
     }
 
-    fn of_system(&self) -> Self {
-        Self::of(&self.context().of_no_task())
+    fn of_kernel(&self, kernel: KernelCounts) -> Self {
+        match kernel {
+            KernelCounts::Together => Self::of(&self.context().of_no_task()),
+            KernelCounts::ByProcess => *self,
+        }
     }
 }
 
@@ -121,11 +124,13 @@ mod tests {
         assert_eq!(stream(KERNEL, 0x1000).event, EventTag::stream(2).in_interval(4));
         let entered = stream(0x2000, KERNEL);
         assert_eq!((entered.source, entered.event.interval()), (0, 4));
-        assert_eq!([entered.tgid, entered.exec_id, entered.tid], [7, 1, 9]);
-        let of_system = owner.of_system().key(Counted::Oldest(KERNEL));
+        let of_kernel = owner
+            .of_kernel(KernelCounts::Together)
+            .key(Counted::Oldest(KERNEL));
         assert_eq!(
-            (of_system.tgid, of_system.tid, of_system.event),
+            (of_kernel.tgid, of_kernel.tid, of_kernel.event),
             (0, 0, EventTag::oldest(2).in_interval(4))
         );
+        assert_eq!(owner.of_kernel(KernelCounts::ByProcess), owner);
     }
 }

@@ -11,7 +11,7 @@ use hbbp_ebpf::stream::{Stream, executed};
 use super::sample::Sample;
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::snapshot::{BranchCount, EventIdx, Interval, IpCount, ProcessIdx, StreamCount};
-use hbbp_model::streams::{self, Counted, Quirks, Recorded, Streams, Taken};
+use hbbp_model::streams::{self, Counted, KernelCounts, Quirks, Recorded, Streams, Taken};
 
 /// Whose a sample is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,10 +54,9 @@ impl streams::Owner for StreamOwner {
         self.event.0
     }
 
-    fn of_system(&self) -> Self {
+    fn of_kernel(&self, _kernel: KernelCounts) -> Self {
         Self {
-            process: ProcessIdx::KERNEL,
-            kernel: ProcessIdx::KERNEL,
+            process: self.kernel,
             ..*self
         }
     }

@@ -9,6 +9,7 @@ use super::record::RecordArgs;
 use super::report::RuleArgs;
 use crate::cmd::bbv::BbvOptions;
 use hbbp_model::slices::{Rings, SliceCut};
+use hbbp_model::streams::KernelCounts;
 
 /// What the files are.
 pub(super) const HELP: &str = "\
@@ -79,6 +80,7 @@ impl BbvArgs {
             rings,
             threads: record.threads,
         });
+        record.kernel = KernelCounts::ByProcess;
         record.map_entries.get_or_insert(MAP_ENTRIES);
         Ok(BbvOptions {
             record,

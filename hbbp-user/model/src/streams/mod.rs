@@ -17,7 +17,7 @@ mod tests;
 use hbbp_ebpf::branch::BranchEntry;
 use hbbp_ebpf::is_kernel;
 use hbbp_ebpf::stream::{Stream, executed, n_triggers};
-pub use owner::{Owner, ThreadCounts};
+pub use owner::{KernelCounts, Owner, ThreadCounts};
 pub use stats::StackStats;
 pub use sums::{Recorded, Sums, Taken};
 
@@ -37,6 +37,8 @@ pub struct Quirks {
     pub repeats_newest: bool,
     /// Address and length of the kernel's `__switch_to_asm`; zero where they are not known.
     pub switch: (u64, u64),
+    /// Which kernel addresses share a count.
+    pub kernel: KernelCounts,
 }
 
 /// Streams and branches in oldest slots, counted since the last time that they were taken.
@@ -64,7 +66,7 @@ impl<O: Owner, S: Sums> Streams<O, S> {
         Self {
             quirks,
             table: Table::new(capacity),
-            owners: Owners::new(),
+            owners: Owners::new(quirks.kernel),
             stats: Vec::new(),
         }
     }
@@ -239,7 +241,7 @@ impl<O: Owner, S: Sums> Streams<O, S> {
     }
 
     /// Takes out what was counted since the last time, without streams that cannot have run. Their weight is redistributed over
-    /// the possible streams of the owner's user code, or of all kernel code. A stream may come twice.
+    /// the owner's possible streams. A stream may come twice.
     pub fn take_possible(&mut self, mut take: impl FnMut(&O, Counted, S)) {
         if self.table.has_impossible() || self.owners.has_impossible() {
             for slot in self.table.used().filter(|slot| slot.id & OLDEST == 0) {

@@ -10,8 +10,18 @@ use hbbp_ebpf::is_kernel;
 pub trait Owner: Copy + fmt::Debug + Eq + Hash {
     /// The number of the event, from 0 on and without large gaps.
     fn event(&self) -> u32;
-    /// The same without its process image: the weight of impossible kernel streams goes to all others.
-    fn of_system(&self) -> Self;
+    /// Under which the kernel code of its stacks is counted.
+    fn of_kernel(&self, kernel: KernelCounts) -> Self;
+}
+
+/// Which kernel addresses share a count.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum KernelCounts {
+    /// Once for the whole system: few entries, no reading of the task.
+    #[default]
+    Together,
+    /// For each process image that entered the kernel.
+    ByProcess,
 }
 
 /// Whether the threads of a process image share counts.
@@ -36,7 +46,7 @@ pub(super) const NOWHERE: u64 = u64::MAX;
 const NUMBER_SHIFT: u32 = 32;
 const PHI: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The numbers of an owner's user code and of its kernel code.
+/// The numbers of the owners of a stack's code: user code, and kernel code.
 pub(super) type Ids = [u64; 2];
 
 /// The number for an address.
@@ -49,25 +59,14 @@ pub(super) const fn of_ring(ids: &Ids, address: u64) -> u64 {
 /// All owners since the last drain, by their numbers.
 #[derive(Debug)]
 pub(super) struct Owners<O> {
-    all: Vec<Numbered<O>>,
-    numbers: HashMap<O, Ids>,
-    /// The weight of the streams of user code of each owner, and of those of the kernel of all.
-    weights: Vec<Weights>,
-    /// The index in these of the kernel's.
-    of_kernel: HashMap<O, usize>,
+    kernel: KernelCounts,
+    all: Vec<(O, Weights)>,
+    numbers: HashMap<O, u64>,
     /// The last owner, and its numbers.
     last: Option<(O, Ids)>,
 }
 
-/// An owner in one ring.
-#[derive(Debug)]
-struct Numbered<O> {
-    owner: O,
-    /// The index of the weights that its streams add to.
-    weights: usize,
-}
-
-/// The weight of streams; that of impossible ones goes to the possible ones.
+/// The weight of the streams of one owner.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weights {
     /// Those that can have run.
@@ -77,12 +76,11 @@ struct Weights {
 }
 
 impl<O: Owner> Owners<O> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(kernel: KernelCounts) -> Self {
         Self {
+            kernel,
             all: Vec::new(),
             numbers: HashMap::new(),
-            weights: Vec::new(),
-            of_kernel: HashMap::new(),
             last: None,
         }
     }
@@ -98,67 +96,45 @@ impl<O: Owner> Owners<O> {
 
     #[cold]
     fn look_up(&mut self, owner: O) -> Ids {
-        let ids = match self.numbers.get(&owner) {
-            Some(ids) => *ids,
-            None => self.add(owner),
+        let mut id = |owner: O| {
+            *self.numbers.entry(owner).or_insert_with(|| {
+                let number = self.all.len() as u64;
+                self.all.push((owner, Weights::default()));
+                number << NUMBER_SHIFT | number.wrapping_mul(PHI) >> (64 - NUMBER_SHIFT)
+            })
         };
+        let ids = [id(owner), id(owner.of_kernel(self.kernel))];
         self.last = Some((owner, ids));
-        ids
-    }
-
-    fn add(&mut self, owner: O) -> Ids {
-        let weights = &mut self.weights;
-        let mut new_weights = || {
-            weights.push(Weights::default());
-            weights.len() - 1
-        };
-        let user = new_weights();
-        let kernel = *self
-            .of_kernel
-            .entry(owner.of_system())
-            .or_insert_with(new_weights);
-        let ids = [user, kernel].map(|weights| {
-            let number = self.all.len() as u64;
-            self.all.push(Numbered { owner, weights });
-            number << NUMBER_SHIFT | number.wrapping_mul(PHI) >> (64 - NUMBER_SHIFT)
-        });
-        self.numbers.insert(owner, ids);
         ids
     }
 
     /// Whose a number is.
     pub(super) fn get(&self, id: u64) -> Option<&O> {
-        self.all.get(index(id)).map(|numbered| &numbered.owner)
-    }
-
-    fn weights_mut(&mut self, id: u64) -> Option<&mut Weights> {
-        let of = self.all.get(index(id))?.weights;
-        self.weights.get_mut(of)
+        self.all.get(index(id)).map(|(owner, _)| owner)
     }
 
     /// Adds the weight of a stream that can have run.
     pub(super) fn add_possible(&mut self, id: u64, weight: f64) {
-        if let Some(weights) = self.weights_mut(id) {
+        if let Some((_, weights)) = self.all.get_mut(index(id)) {
             weights.possible += weight;
         }
     }
 
     /// Adds the weight of a stream that cannot have run.
     pub(super) fn add_impossible(&mut self, id: u64, weight: f64) {
-        if let Some(weights) = self.weights_mut(id) {
+        if let Some((_, weights)) = self.all.get_mut(index(id)) {
             weights.impossible += weight;
         }
     }
 
     /// Whether streams that cannot have run were added to any.
     pub(super) fn has_impossible(&self) -> bool {
-        self.weights.iter().any(|weights| 0.0 < weights.impossible)
+        self.all.iter().any(|(_, weights)| 0.0 < weights.impossible)
     }
 
     /// Factor on the weight of a possible stream that redistributes the weight of impossible ones; `None` without any.
     pub(super) fn factor(&self, id: u64) -> Option<f64> {
-        let of = self.all.get(index(id))?.weights;
-        let Weights { possible, impossible } = self.weights.get(of)?;
+        let (_, Weights { possible, impossible }) = self.all.get(index(id))?;
         (0.0 < *impossible && 0.0 < *possible).then(|| 1.0 + impossible / possible)
     }
 
@@ -166,8 +142,6 @@ impl<O: Owner> Owners<O> {
     pub(super) fn clear(&mut self) {
         self.all.clear();
         self.numbers.clear();
-        self.weights.clear();
-        self.of_kernel.clear();
         self.last = None;
     }
 }

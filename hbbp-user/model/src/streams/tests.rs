@@ -21,8 +21,11 @@ impl Owner for Process {
         0
     }
 
-    fn of_system(&self) -> Self {
-        Self(0)
+    fn of_kernel(&self, kernel: KernelCounts) -> Self {
+        match kernel {
+            KernelCounts::Together => Self(0),
+            KernelCounts::ByProcess => *self,
+        }
     }
 }
 
@@ -76,7 +79,7 @@ fn neighbours_make_streams_and_the_oldest_branch_is_counted() {
     count(&mut streams, &stack, 7, 3);
     let expected = BTreeMap::from([
         ((7, KERNEL + 5, 0x1000, 0x1020), (3, 450 * WEIGHT_ONE)),
-        ((7, 0x2000, KERNEL, KERNEL + 5), (3, 450 * WEIGHT_ONE)),
+        ((0, 0x2000, KERNEL, KERNEL + 5), (3, 450 * WEIGHT_ONE)),
         ((7, 0, 0x2000, 0), (3, 0)),
     ]);
     assert_eq!(taken(&mut streams), expected);
@@ -327,45 +330,22 @@ fn streams_with_colliding_hashes_are_refused() {
     assert_eq!(n, stats.streams + stats.stacks - stats.refused_oldest);
 }
 
+/// Kernel code is counted once for all processes unless it is to be kept separate.
 #[test]
-fn kernel_code_is_counted_by_process() {
-    let mut streams = streams(Quirks::default());
-    for tgid in [7, 8] {
-        let stack = [entry(KERNEL + 9, 40), entry(KERNEL + 50, KERNEL)];
-        count(&mut streams, &stack, tgid, 1);
+fn kernel_code_is_counted_once_unless_split() {
+    for (kernel, n) in [(KernelCounts::Together, 1), (KernelCounts::ByProcess, 2)] {
+        let mut streams = streams(Quirks {
+            kernel,
+            ..Quirks::default()
+        });
+        for tgid in [7, 8] {
+            let stack = [entry(KERNEL + 9, 40), entry(KERNEL + 50, KERNEL)];
+            count(&mut streams, &stack, tgid, 1);
+        }
+        let rows = taken(&mut streams);
+        let of_streams = rows.keys().filter(|key| key.3 != 0);
+        assert_eq!(of_streams.count(), n);
     }
-    let rows = taken(&mut streams);
-    let of_streams: Vec<u32> = rows.keys().filter(|key| key.3 != 0).map(|key| key.0).collect();
-    assert_eq!(of_streams, [7, 8]);
-}
-
-/// Streams that go backward cannot have run.
-#[test]
-fn weight_of_impossible_kernel_streams_goes_to_all_processes() {
-    let mut streams = streams(Quirks::default());
-    let good = |start| [entry(start + 8, 0x40), entry(start + 80, start)];
-    let bad = |start| [entry(start - 8, 0x40), entry(start + 80, start)];
-    for stack in [good(KERNEL), good(0x1000)] {
-        count(&mut streams, &stack, 7, 1);
-    }
-    for stack in [bad(KERNEL), bad(0x1000), good(KERNEL + 0x1000)] {
-        count(&mut streams, &stack, 8, 1);
-    }
-    let rows = taken(&mut streams);
-    let of = |process, start| {
-        let mut rows = rows
-            .iter()
-            .filter(|(key, _)| (key.0, key.2) == (process, start) && key.3 != 0);
-        rows.next().map(|(_, (_, weight))| *weight)
-    };
-    let one = 300 * WEIGHT_ONE;
-    assert_eq!(of(7, KERNEL), Some(one * 3 / 2), "half of what process 8 lost");
-    assert_eq!(of(8, KERNEL + 0x1000), Some(one * 3 / 2));
-    assert_eq!(
-        of(7, 0x1000),
-        Some(one),
-        "user code of another process takes nothing over"
-    );
 }
 
 /// Entries close together, so that streams repeat, and now and then one that does not fit.
@@ -401,7 +381,8 @@ proptest! {
                     refused += times;
                     continue;
                 }
-                *expected.entry((stream.start, stream.end, *tgid)).or_default() += times;
+                let owner = if is_kernel(stream.start) { 0 } else { *tgid };
+                *expected.entry((stream.start, stream.end, owner)).or_default() += times;
             }
         }
         let rows = taken(&mut streams);
