@@ -117,6 +117,7 @@ fn what_can_be_spared_becomes_a_note() {
             missing.run.notes
         );
         expected.run.notes.clone_from(&missing.run.notes);
+        expected.run.unmeasured.clone_from(&missing.run.unmeasured);
         assert_eq!(missing, expected);
     }
 }
