@@ -109,8 +109,11 @@ fn keys_drive_the_screen_and_the_terminal_is_left_as_it_was() {
     }
     assert_code_is_shown(&terminal);
     terminal.tmux(&["resize-window", "-x", "200", "-y", "60"]);
+    // Drawn in full, as crossterm drops a key that comes together with the signal of another size, until the next key comes
+    // (0.29, `UnixInternalEventSource::try_read`).
     terminal.until("a large screen", |screen| {
-        60 <= screen.lines().count() && screen.contains("w save")
+        let last = screen.lines().nth(59);
+        last.is_some_and(|keys| keys.contains("w save"))
     });
     terminal.keys(&["w"]);
     terminal.until("a saved profile", |screen| {
