@@ -11,7 +11,7 @@ use crate::addr::Va;
 pub struct IpCount {
     /// The event that sampled it.
     pub event: EventIdx,
-    /// The running process image; that of the kernel in its idle task, and for kernel code of profiles without its processes.
+    /// The running process image; that of the kernel in its idle task, and for kernel code that was counted once for the system.
     pub process: ProcessIdx,
     /// The sampled address.
     pub ip: Va,
