@@ -3,7 +3,7 @@
 use hbbp_model::addr::Va;
 
 use crate::elf::{LOOP, Program, elf, write_loop};
-use crate::run::{Folder, export, lines};
+use crate::run::{Folder, details, export, lines};
 use crate::writer::{File, mmap2, stack, turns};
 
 /// Stacks of three processes; of each five stacks two repeat their newest entry, if that is asked for.
@@ -123,12 +123,6 @@ fn wrong_paths_and_zero_entries_leave_sound_streams() {
     );
     let streams = export(&path, &["--binary", &program, "--format", "streams"]);
     assert_eq!((lines(&streams, "S ").len(), lines(&streams, "# ").len()), (5, 0));
-    let report = crate::run::hbbp(&[
-        "report",
-        "--details",
-        path.to_str().unwrap(),
-        "--binary",
-        &program,
-    ]);
+    let report = details(&path, &program);
     assert!(report.out.contains("wrong path"), "{}", report.out);
 }

@@ -3,7 +3,7 @@
 use hbbp_model::addr::Va;
 
 use crate::elf::{LOOP, Program, elf, write_loop};
-use crate::run::{Folder, export, lines};
+use crate::run::{Folder, details, export, lines};
 use crate::writer::{ADDRESSES, Attr, File, comm, mmap2, record, stack, string, taken, turns, words};
 
 fn recording() -> File {
@@ -102,17 +102,7 @@ fn several_events_are_distinguished_by_their_ids() {
         "{}",
         report.out
     );
-    assert_eq!(
-        crate::run::hbbp(&[
-            "report",
-            "--details",
-            path.to_str().unwrap(),
-            "--binary",
-            &program
-        ])
-        .out,
-        report.out
-    );
+    assert_eq!(details(&path, &program).out, report.out);
 }
 
 /// Addresses that change their meaning are read as of their time.
@@ -263,14 +253,7 @@ fn losses_of_the_recorder_are_reported() {
     file.records.push(record(5, 0, &words(&[9, 77, 77, 0, 9, 77])));
     file.records.push(record(9, 2, &[0; 16]));
     let path = folder.write("perf.data", file.bytes());
-    let report = crate::run::hbbp(&[
-        "report",
-        "--details",
-        path.to_str().unwrap(),
-        "--binary",
-        &program,
-    ])
-    .out;
+    let report = details(&path, &program).out;
     assert!(
         report.contains("4,321 records (mostly samples) lost: the recorder could not keep up"),
         "{report}"
@@ -302,14 +285,7 @@ fn both_kinds_of_cores_of_a_hybrid_processor_count() {
     let path = folder.write("perf.data", file.bytes());
     let streams = export(&path, &["--binary", &program, "--format", "streams"]);
     assert!(streams.contains("S 1005 1009 3"), "{streams}");
-    let report = crate::run::hbbp(&[
-        "report",
-        "--details",
-        path.to_str().unwrap(),
-        "--binary",
-        &program,
-    ])
-    .out;
+    let report = details(&path, &program).out;
     assert!(report.contains("in estimated executions"), "{report}");
     assert!(
         report.contains("r20c4, every") && report.contains("cpu_atom/0xc0c4/, every"),

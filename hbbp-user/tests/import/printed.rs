@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::elf::write_loop;
-use crate::run::{Folder, export, hbbp, lines};
+use crate::run::{Folder, details, export, hbbp, lines};
 use crate::writer::{File, mmap2, stack, string, turns};
 use hbbp_model::addr::Va;
 
@@ -22,13 +22,7 @@ fn preaggregated_heads_omit_unknown_numbers() {
     let folder = Folder::new();
     let program = program(&folder, "prog");
     let text = folder.write("text", "E cycles\nF 401005 401007 9\nF 401005 401007 4\n");
-    let report = hbbp(&[
-        "report",
-        "--details",
-        text.to_str().unwrap(),
-        "--binary",
-        &program,
-    ]);
+    let report = details(&text, &program);
     let head = flat(&report.out);
     assert!(
         head.contains("cycles, period unknown, with branch stacks"),
@@ -49,13 +43,7 @@ fn preaggregated_samples_are_counted_and_not_their_lines() {
     let folder = Folder::new();
     let program = program(&folder, "prog");
     let text = folder.write("text", "E instructions\nS 401005 3\nS 401007 4\n");
-    let report = hbbp(&[
-        "report",
-        "--details",
-        text.to_str().unwrap(),
-        "--binary",
-        &program,
-    ]);
+    let report = details(&text, &program);
     assert!(
         flat(&report.out).contains("7 samples of instructions received"),
         "{}",
@@ -69,13 +57,7 @@ fn periods_of_a_text_are_taken_from_its_samples() {
     let program = program(&folder, "prog");
     let line = "prog 5 1.5: 1009 br_inst_retired.near_taken: 401005 0x401007/0x401005/P/-/-/0 0x401007/0x401005/P/-/-/0\n";
     let text = folder.write("text", line.repeat(3));
-    let report = hbbp(&[
-        "report",
-        "--details",
-        text.to_str().unwrap(),
-        "--binary",
-        &program,
-    ]);
+    let report = details(&text, &program);
     assert!(
         flat(&report.out).contains("every 1,009 taken branches"),
         "{}",
@@ -168,16 +150,7 @@ fn kernel_code_of_32_bit_kernels_is_reported_unknown() {
     let mut report = |arch: &str| {
         file.features = vec![(6, string(arch))];
         let path = folder.write("perf.data", file.bytes());
-        flat(
-            &hbbp(&[
-                "report",
-                "--details",
-                path.to_str().unwrap(),
-                "--binary",
-                &program,
-            ])
-            .out,
-        )
+        flat(&details(&path, &program).out)
     };
     assert!(report("i686").contains(note));
     assert!(!report("x86_64").contains(note));

@@ -3,7 +3,7 @@
 use hbbp_model::addr::Va;
 
 use crate::elf::write_loop;
-use crate::run::{Folder, export, hbbp, lines, refused};
+use crate::run::{Folder, details, export, hbbp, lines, refused};
 use crate::writer::{File, mmap2, record, stack, string, taken, turns};
 
 const BASE: u64 = 0x55_0000_0000;
@@ -94,13 +94,7 @@ fn files_that_end_early_give_what_they_have() {
     assert!(refused(&cut, &[]).contains("no samples"));
     let streams = export(&longer, &["--binary", program, "--format", "streams"]);
     assert_eq!(lines(&streams, "S ").len(), 5);
-    let report = hbbp(&[
-        "report",
-        "--details",
-        longer.to_str().unwrap(),
-        "--binary",
-        program,
-    ]);
+    let report = details(&longer, program);
     assert!(report.out.contains("the recording is truncated"), "{report:?}");
 }
 

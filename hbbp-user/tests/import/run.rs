@@ -71,6 +71,11 @@ pub(crate) fn assert_no_worse_than_linear(quarter: &[Usage], whole: &[Usage]) {
     );
 }
 
+/// Runs `hbbp-sys report --details` of a recording of this program.
+pub(crate) fn details(file: &Path, program: &str) -> Ran {
+    hbbp(&["report", "--details", file.to_str().unwrap(), "--binary", program])
+}
+
 /// Runs `hbbp-sys export`, which must succeed, and returns what it printed.
 #[track_caller]
 pub(crate) fn export(file: &Path, args: &[&str]) -> String {

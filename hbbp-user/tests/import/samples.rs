@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::elf::{LOOP, Program, elf, write_loop};
 use crate::mixed::imported;
-use crate::run::{Folder, export, hbbp, lines, refused};
+use crate::run::{Folder, details, export, hbbp, lines, refused};
 
 const ENTRIES: &str = "0x401007/0x401005/P/-/-/0 0x401007/0x401005/M/-/-/0";
 
@@ -36,13 +36,7 @@ fn addresses_serve_where_a_text_has_no_branch_stacks() {
                  40100e start (/bin/prog)\n\n";
     for (name, text) in [("lines", line.repeat(3)), ("chains", chain.repeat(3))] {
         let text = folder.write(name, text);
-        let report = hbbp(&[
-            "report",
-            "--details",
-            text.to_str().unwrap(),
-            "--binary",
-            &program,
-        ]);
+        let report = details(&text, &program);
         assert!(
             report.out.contains("3 samples of cpu-clock received"),
             "{}",
