@@ -41,7 +41,7 @@ pub struct ReportOptions {
 pub enum Extent {
     /// Header, warnings, tables, accounting; a pager may show them.
     Details(Paging),
-    /// The tables alone. The most important warnings are in [`Quality::warnings`].
+    /// The tables alone. The most important warnings are in [`super::Quality::warnings`].
     Tables,
     /// One screen with what people ask first.
     Screen,
