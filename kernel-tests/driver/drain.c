@@ -51,6 +51,10 @@ static int deliver(struct emu_cpu *cpu, struct perf_event *event, const struct e
 	regs->flags &= ~PERF_EFLAGS_EXACT;
 	if (event->attr.precise_ip > 1 && (record->flags & EMU_FLAG_EXACT))
 		regs->flags |= PERF_EFLAGS_EXACT;
+	if (event->pmu == emu_clock && (user_mode(regs) ? event->attr.exclude_user : event->attr.exclude_kernel)) {
+		cpu->stats.delivered++;
+		return 0;
+	}
 	event->hw.last_period = record->period;
 	perf_sample_data_init(&data, 0, record->period);
 	if (has_branch_stack(event)) {

@@ -21,6 +21,9 @@ MODULE_PARM_DESC(drain_us, "microseconds between two drains by the timer");
 module_param_named(mark_events, emu_mark_events, bool, 0644);
 MODULE_PARM_DESC(mark_events, "reference counts span the time in which a CPU has a sampling event");
 
+module_param_named(clock, emu_clock_of_cycles, bool, 0444);
+MODULE_PARM_DESC(clock, "the event cpu-clock ticks by the cycles of the hardware profile");
+
 static void *memory;
 static struct tracepoint *switch_point, *exec_point;
 
@@ -136,6 +139,9 @@ static int __init emu_init(void)
 	if (error)
 		goto probe;
 	on_each_cpu(on_this_cpu, NULL, 1);
+	error = emu_clock_of_cycles ? emu_clock_take() : 0;
+	if (error)
+		goto exec;
 	error = emu_pmu_register(name, strcmp(name, "cpu") ? -1 : PERF_TYPE_RAW);
 	if (error)
 		goto exec;

@@ -43,6 +43,8 @@ DECLARE_PER_CPU(struct emu_cpu, emu_cpus);
 extern struct attribute_group emu_stats_group;
 extern unsigned int emu_drain_us;
 extern bool emu_mark_events;
+extern bool emu_clock_of_cycles;
+extern struct pmu *emu_clock;
 
 struct emu_header *emu_header(void);
 struct emu_cpu_area *emu_area(int cpu);
@@ -52,6 +54,13 @@ void emu_freeze(void);
 void emu_unfreeze(void);
 int emu_pmu_register(const char *name, int type);
 void emu_pmu_unregister(void);
+int emu_clock_take(void);
+
+int emu_add(struct perf_event *event, int flags);
+void emu_del(struct perf_event *event, int flags);
+void emu_start(struct perf_event *event, int flags);
+void emu_stop(struct perf_event *event, int flags);
+void emu_read(struct perf_event *event);
 
 int emu_drain_init(void);
 void emu_drain_exit(void);

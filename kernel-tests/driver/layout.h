@@ -25,15 +25,16 @@
 #define EMU_EVENT_TAKEN		2
 #define EMU_EVENT_CYCLES	3
 #define EMU_EVENT_BRANCHES	4
-#define EMU_EVENT_CLASSES	5	/* the first of the classes of instructions */
-#define EMU_EVENT_LOADS		5
-#define EMU_EVENT_STORES	6
-#define EMU_EVENT_LOCKED	7
-#define EMU_EVENT_CONDITIONAL	8
-#define EMU_EVENT_NOT_TAKEN	9
-#define EMU_EVENT_CALLS		10
-#define EMU_EVENT_RETURNS	11
-#define EMU_EVENT_NOPS		12
+#define EMU_EVENT_TIMER	5	/* cycles, as a timer */
+#define EMU_EVENT_CLASSES	6	/* the first of the classes of instructions */
+#define EMU_EVENT_LOADS		6
+#define EMU_EVENT_STORES	7
+#define EMU_EVENT_LOCKED	8
+#define EMU_EVENT_CONDITIONAL	9
+#define EMU_EVENT_NOT_TAKEN	10
+#define EMU_EVENT_CALLS		11
+#define EMU_EVENT_RETURNS	12
+#define EMU_EVENT_NOPS		13
 
 #define EMU_RING_USER	1
 #define EMU_RING_KERNEL	2

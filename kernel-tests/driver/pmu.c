@@ -140,7 +140,7 @@ void emu_unfreeze(void)
 		EMU_START();
 }
 
-static void emu_start(struct perf_event *event, int flags)
+void emu_start(struct perf_event *event, int flags)
 {
 	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
 	struct emu_cpu_area *area = emu_area(smp_processor_id());
@@ -151,8 +151,9 @@ static void emu_start(struct perf_event *event, int flags)
 		return;
 	hw->state = 0;
 	cpu->throttled &= ~(1u << hw->idx);
-	counter->event = emu_event(&event->attr);
-	counter->rings = emu_rings(event);
+	counter->event = event->pmu == emu_clock ? EMU_EVENT_TIMER : emu_event(&event->attr);
+	/* Time passes in both rings; what an event of the clock excludes is left out when it is delivered. */
+	counter->rings = event->pmu == emu_clock ? EMU_RING_USER | EMU_RING_KERNEL : emu_rings(event);
 	counter->precise = event->attr.precise_ip;
 	counter->period = is_sampling_event(event) ? hw->sample_period : 0;
 	counter->left = local64_read(&hw->period_left);
@@ -181,7 +182,7 @@ static void emu_update(struct perf_event *event)
 	local64_set(&event->hw.period_left, counter->left);
 }
 
-static void emu_stop(struct perf_event *event, int flags)
+void emu_stop(struct perf_event *event, int flags)
 {
 	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
 	struct emu_counter *counter = &emu_area(smp_processor_id())->counters[event->hw.idx];
@@ -218,7 +219,7 @@ static bool same_branches(struct emu_cpu *cpu, struct perf_event *event)
 	return true;
 }
 
-static int emu_add(struct perf_event *event, int flags)
+int emu_add(struct perf_event *event, int flags)
 {
 	struct emu_cpu *cpu = this_cpu_ptr(&emu_cpus);
 	int slot;
@@ -239,14 +240,14 @@ static int emu_add(struct perf_event *event, int flags)
 	return 0;
 }
 
-static void emu_del(struct perf_event *event, int flags)
+void emu_del(struct perf_event *event, int flags)
 {
 	emu_stop(event, PERF_EF_UPDATE);
 	this_cpu_ptr(&emu_cpus)->events[event->hw.idx] = NULL;
 	perf_event_update_userpage(event);
 }
 
-static void emu_read(struct perf_event *event)
+void emu_read(struct perf_event *event)
 {
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;

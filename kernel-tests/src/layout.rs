@@ -84,7 +84,7 @@ pub struct CpuArea {
 #[repr(C)]
 pub struct Counter {
     /// 0 = off, else [`EVENT_INSTRUCTIONS`], [`EVENT_TAKEN`], [`EVENT_CYCLES`], [`EVENT_BRANCHES`],
-    /// or [`EVENT_CLASSES`] and those after it.
+    /// [`EVENT_TIMER`], or [`EVENT_CLASSES`] and those after it.
     pub event: u32,
     /// Which rings count: bit 0 user, bit 1 kernel.
     pub rings: u32,
@@ -109,8 +109,10 @@ pub const EVENT_TAKEN: u32 = 2;
 pub const EVENT_CYCLES: u32 = 3;
 /// Near branch instructions retired, taken or not.
 pub const EVENT_BRANCHES: u32 = 4;
+/// Cycles of both rings, as a timer: its interrupt comes on the boundary of an instruction, while interrupts are on.
+pub const EVENT_TIMER: u32 = 5;
 /// The first of the classes of instructions ([`crate::classes::Class`]), which follow each other. They only count.
-pub const EVENT_CLASSES: u32 = 5;
+pub const EVENT_CLASSES: u32 = 6;
 
 /// One taken branch.
 #[repr(C)]

@@ -20,7 +20,7 @@ int main(void)
     SHOW(EMU_COUNTERS); SHOW(EMU_IDT); SHOW(EMU_CPU_AREA); SHOW(EMU_CPU_AREA_BYTES);
     SHOW(EMU_RINGS); SHOW(EMU_RING_BYTES); SHOW(EMU_RING_SLOTS);
     SHOW(EMU_EVENT_INSTRUCTIONS); SHOW(EMU_EVENT_TAKEN);
-    SHOW(EMU_EVENT_CYCLES); SHOW(EMU_EVENT_BRANCHES);
+    SHOW(EMU_EVENT_CYCLES); SHOW(EMU_EVENT_BRANCHES); SHOW(EMU_EVENT_TIMER);
     SHOW(EMU_EVENT_CLASSES); SHOW(EMU_EVENT_NOPS); SHOW(EMU_FLAG_EXACT);
     SHOW(sizeof(struct emu_header)); SHOW(offsetof(struct emu_header, anomalies));
     SHOW(sizeof(struct emu_counter)); SHOW(offsetof(struct emu_counter, generation));
@@ -49,6 +49,7 @@ fn expected() -> Vec<u64> {
         layout::EVENT_TAKEN,
         layout::EVENT_CYCLES,
         layout::EVENT_BRANCHES,
+        layout::EVENT_TIMER,
         layout::EVENT_CLASSES,
         layout::EVENT_CLASSES + Class::Nops as u32,
         layout::FLAG_EXACT,

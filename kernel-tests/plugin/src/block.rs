@@ -11,6 +11,8 @@ use kernel_tests::classes::{self, Class};
 use kernel_tests::durations::Durations;
 use kernel_tests::reference::KERNEL;
 
+use crate::timer::Interrupts;
+
 /// The block ends with a branch.
 pub(crate) const BRANCH: u32 = 1;
 /// The branch is taken whenever it retires.
@@ -58,6 +60,8 @@ pub(crate) struct Block {
     pub(crate) classes: [u64; classes::N],
     /// The classes of each instruction, one bit for each.
     pub(crate) classes_of: Vec<u8>,
+    /// The instructions that turn interrupts on or off, by index.
+    pub(crate) interrupts: Vec<(u32, Interrupts)>,
     /// The code.
     pub(crate) bytes: Vec<u8>,
 }
@@ -128,6 +132,7 @@ impl Blocks {
         let mut offset: u16 = 0;
         let mut flags = if gate.is_some() { GATE } else { 0 };
         let mut classes_of = Vec::with_capacity(lengths.len());
+        let mut interrupts = Vec::new();
         for (index, length) in lengths.iter().enumerate() {
             offsets.push(offset);
             let end = usize::from(offset) + usize::from(*length);
@@ -137,6 +142,7 @@ impl Blocks {
             cycles += self.durations.of(&instruction);
             ends.push(cycles);
             classes_of.push(classes(&instruction));
+            interrupts.extend(Interrupts::after(&instruction).map(|after| (index as u32, after)));
             if index + 1 == lengths.len() {
                 flags |= ending(&instruction);
             }
@@ -158,6 +164,7 @@ impl Blocks {
             cycles,
             classes: sums(&classes_of),
             classes_of,
+            interrupts,
             bytes,
         }
     }

@@ -10,6 +10,7 @@ use kernel_tests::reference::KERNEL;
 use crate::block::{ALWAYS, BRANCH, Block, NEAR, ODD};
 use crate::count::Accounts;
 use crate::sample::{Sampler, Skid};
+use crate::timer::Timers;
 
 /// Branches that are remembered: twice the deepest stack, so that a stack can also begin further back.
 pub(crate) const HISTORY: usize = 64;
@@ -83,6 +84,8 @@ pub(crate) struct Cpu {
     pub(crate) sampler: Sampler,
     /// Samples in progress.
     pub(crate) skids: Vec<Skid>,
+    /// Timers among the counters.
+    pub(crate) timers: Timers,
 }
 
 /// Counts at the beginning of the marked span, and the sums of the spans before it.
@@ -139,6 +142,7 @@ impl Cpu {
                 counted: [0; COUNTERS],
             },
             skids: Vec::new(),
+            timers: Timers::new(),
         }
     }
 

@@ -12,6 +12,7 @@ use kernel_tests::layout::{Doorbell, MAX_CPUS};
 use crate::api::{self, Id, Info, Insn, Tb};
 use crate::block::{Block, GATE};
 use crate::machine::Machine;
+use crate::timer::Frame;
 use crate::trace::Traced;
 
 /// Version of QEMU's plugin interface that this plugin was written for.
@@ -247,12 +248,19 @@ extern "C" fn store_at_gate(cpu: c_uint, info: u32, address: u64, _data: *mut c_
     // has one (Intel SDM volume 3, table 6-1), and then the return address.
     let has_code = matches!(arrival.gate.vector, 8 | 10..=14 | 17 | 21 | 29 | 30);
     let distance = if has_code { 16 } else { 8 };
-    let resume = physical(info, address).and_then(|physical| machine.model.ram.word(physical + distance));
-    let resume = resume.unwrap_or_else(|| {
-        machine.model.shared.anomaly();
-        arrival.before.map_or(0, |block| block.fall)
+    let frame = physical(info, address).and_then(|physical| {
+        let ram = &machine.model.ram;
+        Some(Frame {
+            resume: ram.word(physical + distance)?,
+            // Above the address and CS.
+            flags: ram.word(physical + distance + 16)?,
+        })
     });
-    machine.model.arrive(cpu_state, cpu as usize, arrival, resume);
+    let frame = frame.unwrap_or_else(|| {
+        machine.model.shared.anomaly();
+        Frame::unknown(&arrival)
+    });
+    machine.model.arrive(cpu_state, cpu as usize, arrival, frame);
 }
 
 fn physical(info: u32, address: u64) -> Option<u64> {

@@ -1,8 +1,9 @@
 //! The emulated PMU of the emulated machine: a TCG plugin for QEMU.
 //!
-//! It sees every block of guest code that is executed, in both rings, and does three things with it:
+//! It sees every block of guest code that is executed, in both rings, and does four things with it:
 //! - It counts each block exactly (`count.rs`).
 //! - It has a branch stack and sampling counters per CPU, as a performance monitoring unit does (`cpu.rs`, `sample.rs`, `stack.rs`).
+//! - It has a timer that ticks by cycles (`timer.rs`).
 //! - It writes a record at each overflow into memory that it shares with the driver in the guest (`memory.rs`).
 //!
 //! The interface shows no registers. Where interrupted code goes on is read from the frame that the
@@ -21,4 +22,5 @@ mod random;
 mod retire;
 mod sample;
 mod stack;
+mod timer;
 mod trace;

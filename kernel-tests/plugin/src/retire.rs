@@ -6,6 +6,7 @@ use crate::block::{ALWAYS, BRANCH, Block, GATE, IRET, NEAR, REP, SOFT_INT};
 use crate::cpu::{Arrival, Cpu};
 use crate::machine::PmuModel;
 use crate::sample::Retired;
+use crate::timer::Frame;
 
 /// How far a block came, and by which branch it was left.
 struct Left {
@@ -32,12 +33,7 @@ impl PmuModel {
             }
             // The gate's block left without a store that shows the frame.
             self.shared.anomaly();
-            self.arrive(
-                cpu,
-                cpu_idx,
-                arrival,
-                arrival.before.map_or(0, |block| block.fall),
-            );
+            self.arrive(cpu, cpu_idx, arrival, Frame::unknown(&arrival));
         }
         let previous = cpu.previous.replace(next);
         let back_to_gate =
@@ -59,9 +55,10 @@ impl PmuModel {
         cpu.first = 0;
     }
 
-    /// The gate's first store shows where the interrupted code will go on: at `resume`.
-    pub(crate) fn arrive(&mut self, cpu: &mut Cpu, cpu_idx: usize, arrival: Arrival, resume: u64) {
+    /// The gate's first store shows the frame of the interrupted code.
+    pub(crate) fn arrive(&mut self, cpu: &mut Cpu, cpu_idx: usize, arrival: Arrival, frame: Frame) {
         let gate = arrival.gate;
+        let resume = frame.resume;
         if let Some(block) = arrival.before {
             let software = block.flags & SOFT_INT != 0 && resume == block.fall && arrival.reached;
             if self.gates.contains_key(&resume) && resume != gate.start {
@@ -89,6 +86,7 @@ impl PmuModel {
             let from = if software { block.last } else { resume };
             self.branch(cpu, cpu_idx, Branch { from, to: gate.start });
         }
+        cpu.timers.enter_gate(frame);
         if arrival.passed {
             self.retire(cpu, cpu_idx, gate, 0, gate.n, None);
         }
@@ -181,7 +179,10 @@ impl PmuModel {
             taken: branch.is_some() && near,
         };
         cpu.account(&mut self.accounts, block, first, end);
-        let overflows = cpu.overflows(&retired);
+        let (ended, overflows): (Vec<_>, Vec<_>) = cpu
+            .overflows(&retired)
+            .into_iter()
+            .partition(|overflow| cpu.is_timer(overflow.counter));
         let mut pending = overflows.iter().peekable();
         for index in first..end {
             if pending.peek().is_none() && cpu.skids.is_empty() {
@@ -210,6 +211,9 @@ impl PmuModel {
         let next = branch.map_or(block.address(end), |branch| branch.to);
         for overflow in pending {
             self.overflow(cpu, cpu_idx, overflow, block.address(overflow.index), next);
+        }
+        if cpu.has_timer() {
+            self.tick(cpu, cpu_idx, &retired, &ended, next);
         }
         cpu.rearm();
     }

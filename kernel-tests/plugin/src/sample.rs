@@ -2,8 +2,8 @@
 
 use kernel_tests::classes::Class;
 use kernel_tests::layout::{
-    Branch, COUNTERS, EVENT_BRANCHES, EVENT_CYCLES, EVENT_INSTRUCTIONS, EVENT_TAKEN, FLAG_EXACT, MAX_DEPTH,
-    Record,
+    Branch, COUNTERS, EVENT_BRANCHES, EVENT_CYCLES, EVENT_INSTRUCTIONS, EVENT_TAKEN, EVENT_TIMER, FLAG_EXACT,
+    MAX_DEPTH, Record,
 };
 
 use crate::block::{Block, sums};
@@ -79,7 +79,7 @@ impl Retired {
     fn index(&self, event: u32, n: u64) -> (u32, u32) {
         match event {
             EVENT_TAKEN | EVENT_BRANCHES => (self.end - 1, 0),
-            EVENT_CYCLES => {
+            EVENT_CYCLES | EVENT_TIMER => {
                 let at = u64::from(self.block.cycles_before(self.first)) + n;
                 let index = self.block.ends.partition_point(|end| u64::from(*end) < at) as u32;
                 let index = index.min(self.end - 1);
@@ -110,7 +110,7 @@ impl Cpu {
         let of_class = |class: Class| self.classes.map(|of_ring| of_ring[class as usize]);
         let per_ring = match event {
             EVENT_INSTRUCTIONS => self.retired,
-            EVENT_CYCLES => self.cycles,
+            EVENT_CYCLES | EVENT_TIMER => self.cycles,
             EVENT_BRANCHES => self.branch_instructions,
             _ => Class::of_event(event).map_or(self.taken, of_class),
         };
@@ -155,7 +155,7 @@ impl Cpu {
             let before = self.total(counting.event, counting.rings);
             let events = match counting.event {
                 EVENT_INSTRUCTIONS => u64::from(retired.end - retired.first),
-                EVENT_CYCLES => retired.cycles(self.taken_cycles),
+                EVENT_CYCLES | EVENT_TIMER => retired.cycles(self.taken_cycles),
                 EVENT_BRANCHES => u64::from(retired.near),
                 _ => u64::from(retired.taken),
             };
@@ -192,7 +192,7 @@ impl Cpu {
                 .saturating_sub(self.total(counting.event, counting.rings));
             until = until.min(left.min(i64::MAX as u64) as i64);
         }
-        let careful = !self.skids.is_empty() || self.traced || self.frozen;
+        let careful = !self.skids.is_empty() || self.traced || self.frozen || self.has_timer();
         self.until = if careful { 0 } else { until };
     }
 }
@@ -281,7 +281,15 @@ impl PmuModel {
 
     /// Takes the sample: the record goes into the ring, or is counted as lost. `due` holds the events that the counter
     /// had counted and the instructions that the CPU had executed at the overflow, for the trace.
-    fn sample(&mut self, cpu: &mut Cpu, cpu_idx: usize, counter: usize, due: [u64; 2], ip: u64, flags: u32) {
+    pub(crate) fn sample(
+        &mut self,
+        cpu: &mut Cpu,
+        cpu_idx: usize,
+        counter: usize,
+        due: [u64; 2],
+        ip: u64,
+        flags: u32,
+    ) {
         let Some(counting) = cpu.sampler.counters[counter] else {
             return;
         };

@@ -18,6 +18,7 @@ mod callers;
 mod callgrind;
 mod checkpoint;
 mod classes;
+mod clock;
 mod cost;
 mod cpus;
 mod cycles;
