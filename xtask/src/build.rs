@@ -16,7 +16,7 @@ const PROGRAM: &str = "target/release/hbbp-sys";
 /// Sets up what is missing and builds the program.
 pub(crate) fn build(install: Install) -> Result<()> {
     setup::setup(Needs::Build, install)?;
-    command::run(command::cargo().args(["build", "--release", "--package", "hbbp-user"]))?;
+    command::run(command::cargo().args(["build", "--release", "--package", "hbbp-sys"]))?;
     split(&command::workspace().join(PROGRAM)).map(drop)
 }
 

@@ -32,8 +32,9 @@ use program::{Program, TARGET};
 /// Where the files go.
 const FOLDER: &str = "target/dist";
 
-/// The package of the program.
-const PACKAGE: &str = "hbbp-user";
+/// The package of the program, and its folder.
+const PACKAGE: &str = "hbbp-sys";
+const PACKAGE_FOLDER: &str = "hbbp-user";
 
 /// A release in the making.
 struct Release {
@@ -78,20 +79,16 @@ fn debian_package(release: &Release) -> Result<()> {
     let mut deb = command::cargo();
     deb.args(["deb", "--quiet", "--no-build", "--no-strip", "--package", PACKAGE]);
     deb.args(["--target", TARGET, "--maintainer", &maintainer()?]);
+    deb.env("SOURCE_DATE_EPOCH", time_of_commit()?);
     command::run(deb.arg("--output").arg(&release.folder))
 }
 
-/// What is in it is in the manifest of the program (`package.metadata.generate-rpm`).
+/// What is in it is in the manifest of the program (`package.metadata.generate-rpm`), which is found by its folder.
 fn rpm_package(release: &Release) -> Result<()> {
     let mut rpm = command::cargo();
-    rpm.args([
-        "generate-rpm",
-        "--package",
-        PACKAGE,
-        "--target",
-        TARGET,
-        "--output",
-    ]);
+    rpm.args(["generate-rpm", "--package", PACKAGE_FOLDER]);
+    rpm.args(["--target", TARGET, "--output"]);
+    rpm.env("SOURCE_DATE_EPOCH", time_of_commit()?);
     command::run(rpm.arg(&release.folder))
 }
 

@@ -191,7 +191,7 @@ fn package_holds_the_program_its_service_and_its_manual() {
     output(
         Command::new("cargo")
             .current_dir(workspace)
-            .args(["deb", "--quiet", "--no-build", "--fast", "--package", "hbbp-user"])
+            .args(["deb", "--quiet", "--no-build", "--fast", "--package", "hbbp-sys"])
             .args(["--maintainer", "A Maintainer <maintainer@example.org>"])
             .args(["--profile", profile, "--output"])
             .arg(&package),

@@ -69,8 +69,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
     let mut results = Results::begin(&args.guards.results)?;
     guards::guards(&args.guards, &mut results)?;
     for (package, bench) in [
-        ("hbbp-user", "slopes"),
-        ("hbbp-user", "distinct_streams"),
+        ("hbbp-sys", "slopes"),
+        ("hbbp-sys", "distinct_streams"),
         ("hbbp-analysis", "stages"),
     ] {
         let mut cargo = artifacts::cargo();

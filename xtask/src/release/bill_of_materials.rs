@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use super::program::TARGET;
-use super::{PACKAGE, Release, time_of_commit};
+use super::{PACKAGE_FOLDER, Release, time_of_commit};
 use crate::command;
 
 /// The name of the files that cargo-cyclonedx leaves next to the manifest of each package of the workspace.
@@ -14,7 +14,7 @@ const NAME: &str = "bill-of-materials";
 
 /// Writes it, from the unpacked source; its bytes depend on that alone.
 pub(super) fn write(release: &Release, source: &Path) -> Result<()> {
-    let package = source.join(PACKAGE);
+    let package = source.join(PACKAGE_FOLDER);
     let mut cyclonedx = command::cargo();
     cyclonedx.args([
         "cyclonedx",
