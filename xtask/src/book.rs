@@ -1,5 +1,7 @@
 //! `cargo xtask book`: writes the generated parts of README and book, and builds the pages with mdBook.
 
+mod pages;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,7 +34,8 @@ pub(crate) fn book(install: Install) -> Result<()> {
     command::run(reference.args(["--", "reference"]).env("HBBP_UPDATE", "1"))?;
     let mut mdbook = Command::new(mdbook(install)?);
     command::run(mdbook.arg("build").arg(root.join("hbbp-user/book")))?;
-    println!("the book is in {FOLDER}");
+    let links = pages::check(&root.join(FOLDER))?;
+    println!("the book is in {FOLDER}, with {links} links");
     Ok(())
 }
 
