@@ -55,7 +55,8 @@ enum Task {
     Build,
     /// Make the files of a release in target/dist: a static program, packages, the source, a bill of materials, checksums.
     Release,
-    /// Install, measure with and remove the packages in target/dist: on fresh systems, and their service on one that boots.
+    /// Install, measure with and remove the packages in target/dist on fresh systems, their service on one that boots, and build
+    /// the source release.
     TryRelease,
     /// Build the eBPF objects and copy them to a directory, for HBBP_EBPF_OBJECTS of builds elsewhere.
     Objects {

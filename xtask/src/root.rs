@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -23,6 +24,26 @@ const HOME: &str = "/root";
 
 /// The variables of ours that a command in the system has as well.
 const KEPT_VARIABLES: [&str; 4] = ["TERM", "http_proxy", "https_proxy", "no_proxy"];
+
+/// What of this machine reaches the packages: where they are, whom to trust, how to resolve names.
+const NETWORK: [&str; 5] = [
+    "etc/apt/sources.list",
+    "etc/apt/sources.list.d/debian.sources",
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/resolv.conf",
+    "etc/hosts",
+];
+
+/// The names under which rustup replaces the programs of a toolchain.
+const PROXIES: [&str; 7] = [
+    "cargo",
+    "rustc",
+    "rustdoc",
+    "cargo-fmt",
+    "rustfmt",
+    "cargo-clippy",
+    "clippy-driver",
+];
 
 /// A system in a folder.
 pub(crate) struct Root {
@@ -83,6 +104,42 @@ impl Root {
         Ok(())
     }
 
+    /// Copies what reaches the packages from here. Certificate authorities that this machine has added to Debian's are copied
+    /// as files of their own too, as Debian's package writes the list anew.
+    pub(crate) fn copy_network(&self) -> Result<()> {
+        for name in NETWORK {
+            let from = Path::new("/").join(name);
+            if from.exists() {
+                self.copy(&from, name)?;
+            }
+        }
+        let added = Path::new("/usr/local/share/ca-certificates");
+        if !added.is_dir() {
+            return Ok(());
+        }
+        let mut copy = Command::new("cp");
+        copy.args(["--recursive", "--no-target-directory"]).arg(added);
+        command::run(copy.arg(self.path.join("usr/local/share/ca-certificates")))
+    }
+
+    /// Copies rustup and its stable toolchain, and nothing else of what cargo and rustup keep.
+    pub(crate) fn copy_rust(&self) -> Result<()> {
+        let sysroot = path(Command::new("rustup").args(["run", "stable", "rustc", "--print", "sysroot"]))?;
+        let rustup = path(Command::new("sh").args(["-c", "command -v rustup"]))?;
+        let toolchains = self.path.join("root/.rustup/toolchains");
+        let bin = self.path.join("root/.cargo/bin");
+        for folder in [&toolchains, &bin] {
+            fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
+        }
+        command::run(Command::new("cp").arg("--archive").arg(&sysroot).arg(&toolchains))?;
+        let to = bin.join("rustup");
+        fs::copy(&rustup, &to).with_context(|| format!("failed to copy {}", rustup.display()))?;
+        for name in PROXIES {
+            symlink("rustup", bin.join(name)).with_context(|| format!("failed to link {name} to rustup"))?;
+        }
+        self.enter("rustup default stable")
+    }
+
     /// Removes the system.
     pub(crate) fn remove(self) -> Result<()> {
         self.clear()
@@ -96,4 +153,9 @@ impl Root {
                 .arg(&self.path),
         )
     }
+}
+
+/// The path that a command prints.
+fn path(command: &mut Command) -> Result<PathBuf> {
+    Ok(PathBuf::from(command::stdout(command)?.trim_end()))
 }

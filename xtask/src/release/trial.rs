@@ -1,7 +1,8 @@
 //! `cargo xtask try-release`: the packages in `target/dist` on fresh systems of old and new C libraries, from nothing to the
-//! first table, and away again.
+//! first table, and away again; then their service, and the source release.
 
 mod service;
+mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ struct Trial {
 /// The commands of a package manager.
 struct Manager {
     /// The end of the name of its packages.
-    extension: &'static str,
+    ending: &'static str,
     /// What Debian needs for it.
     packages: &'static [&'static str],
     /// Takes the path of the package.
@@ -33,7 +34,7 @@ struct Manager {
 }
 
 const DPKG: Manager = Manager {
-    extension: "deb",
+    ending: ".deb",
     packages: &[],
     install: "dpkg --install",
     remove: "dpkg --purge hbbp-sys",
@@ -41,7 +42,7 @@ const DPKG: Manager = Manager {
 
 /// Debian's rpm asks whether it is meant, and does not know that Debian has `/bin/sh`.
 const RPM: Manager = Manager {
-    extension: "rpm",
+    ending: ".rpm",
     packages: &["rpm"],
     install: "rpm --install --force-debian --nodeps",
     remove: "rpm --verify --nodeps hbbp-sys && rpm --erase hbbp-sys",
@@ -77,26 +78,28 @@ const USE: &str = "hbbp-sys man report > /dev/null && hbbp-sys completions bash 
 const LIST: &str = "find / -xdev -path /var/lib/dpkg -prune -o -path /var/lib/rpm -prune -o -path /var/log -prune -o \
                     -path /var/cache -prune -o -path /trial -prune -o -print | sort";
 
-/// Tries the packages on each system, and the service on one with systemd; prints the times.
+/// Tries the packages on each system, the service on one with systemd, and the source; prints the times.
 pub(crate) fn try_release() -> Result<()> {
     let mut results = Vec::new();
     for trial in &TRIALS {
-        let package = the_package(trial.manager.extension)?;
+        let package = the_file(trial.manager.ending)?;
         let seconds = trial.run(&package)?;
         results.push(format!(
-            "{seconds:6.1} s  {} {}",
-            trial.suite, trial.manager.extension
+            "{seconds:6.1} s  {} *{}",
+            trial.suite, trial.manager.ending
         ));
     }
-    let package = the_package(DPKG.extension)?;
+    let package = the_file(DPKG.ending)?;
     let required = required(&package)?;
     service::try_service(&package)?;
+    source::try_source(&the_file("-source.tar.gz")?)?;
     println!("from the package to the first table, of which 5 s are measured:");
     for result in results {
         println!("{result}");
     }
     println!("loader, libraries and versions of symbols that the program requires: {required}");
     println!("the service was started, measured, and left nothing");
+    println!("the source was built, installed and packed without a toolchain for eBPF");
     Ok(())
 }
 
@@ -105,7 +108,7 @@ impl Trial {
     fn run(&self, package: &Path) -> Result<f64> {
         let manager = self.manager;
         let root = Root::create(self.suite, manager.packages, "roots/trial")?;
-        let path = format!("trial/hbbp-sys.{}", manager.extension);
+        let path = format!("trial/hbbp-sys{}", manager.ending);
         root.copy(package, &path)?;
         root.enter(&format!("{LIST} > /trial/before"))?;
         let start = Instant::now();
@@ -136,16 +139,16 @@ fn required(package: &Path) -> Result<String> {
     })
 }
 
-/// The package of the release with this extension, of which there is one as each release empties the folder.
-fn the_package(extension: &str) -> Result<PathBuf> {
+/// The file of the release whose name ends so, of which there is one as each release empties the folder.
+fn the_file(ending: &str) -> Result<PathBuf> {
     let folder = command::workspace().join(FOLDER);
     let entries = fs::read_dir(&folder)
         .with_context(|| format!("failed to list {}: run `cargo xtask release`", folder.display()))?;
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_some_and(|it| it == extension) {
+        if path.to_string_lossy().ends_with(ending) {
             return Ok(path);
         }
     }
-    bail!("{FOLDER} holds no .{extension}: run `cargo xtask release`")
+    bail!("{FOLDER} holds no *{ending}: run `cargo xtask release`")
 }
