@@ -30,7 +30,7 @@ pub(crate) fn book(install: Install) -> Result<()> {
     }
     setup::setup(Needs::Build, install)?;
     let mut reference = command::cargo();
-    reference.args(["test", "--release", "--package", "hbbp-sys", "--test", "manual"]);
+    reference.args(["test", "--package", "hbbp-sys", "--test", "manual"]);
     command::run(reference.args(["--", "reference"]).env("HBBP_UPDATE", "1"))?;
     let mut mdbook = Command::new(mdbook(install)?);
     command::run(mdbook.arg("build").arg(root.join("hbbp-user/book")))?;

@@ -64,11 +64,11 @@ pub(super) struct DiffArgs {
     /// Do not show text in a pager (PAGER, or less).
     #[arg(long)]
     no_pager: bool,
-    /// Of the directories of daemons, read the time from here on: how long ago (90s, 2h, 3d) or UTC (2026-11-22T15:00). Given
-    /// twice, the first is for A and the second for B.
+    /// For directories of daemons: read from this time on, which is an age (90s, 2h, 3d) or UTC (2026-11-22T15:00). Given twice,
+    /// the first is for A and the second for B.
     #[arg(long, value_name = "TIME")]
     since: Vec<Moment>,
-    /// Of the directories of daemons, read the time up to here; twice as well.
+    /// For directories of daemons: read up to this time. It may be given twice as well.
     #[arg(long, value_name = "TIME")]
     until: Vec<Moment>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(super) struct MergeArgs {
     /// Save the merged profile to FILE.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Of the directories of daemons, read the time from here on: how long ago (90s, 2h, 3d) or UTC (2026-11-22T15:00).
+    /// For directories of daemons: read from this time on, which is an age (90s, 2h, 3d) or UTC (2026-11-22T15:00).
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
     /// Of the directories of daemons, read the time up to here.
@@ -151,7 +151,7 @@ impl DiffArgs {
     }
 }
 
-/// Rows and filters of a view; of each key one figure is compared, so that it has one table.
+/// Rows and filters of a view with one table: a comparison has one figure for each key.
 fn rows_of_view(name: &str, taxonomies: &[Arc<Taxonomy>]) -> anyhow::Result<Query> {
     let view = View::named(name, taxonomies)?;
     match view.tables.as_slice() {

@@ -15,10 +15,10 @@ pub(super) struct InputArgs {
     /// Profile or recording: a file, a `perf record --kcore` directory, the directory of a `hbbp-sys daemon`, or - for
     /// standard input.
     file: PathBuf,
-    /// Of the directory of a daemon, read the time from here on: how long ago (90s, 2h, 3d) or UTC (2026-11-22T15:00).
+    /// For the directory of a daemon: read from this time on, which is an age (90s, 2h, 3d) or UTC (2026-11-22T15:00).
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
-    /// Of the directory of a daemon, read the time up to here.
+    /// For the directory of a daemon: read up to this time.
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
     #[command(flatten)]
