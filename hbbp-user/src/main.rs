@@ -13,8 +13,7 @@ use hbbp_user::cmd::{self, Done};
 /// What was said makes no sense; the parser of the command line ends with the same code.
 const USAGE: u8 = 2;
 
-/// A comparison meets a condition, or the measurement was done but contradicts a requirement, or misses a stated limit of quality where `--strict` asks to say
-/// so.
+/// A condition of a comparison is met, a measurement contradicts a requirement, or it misses a limit of quality under `--strict`.
 const QUALITY_MISSED: u8 = 3;
 
 fn main() -> ExitCode {

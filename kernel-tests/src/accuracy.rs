@@ -106,11 +106,11 @@ pub struct Errors {
     pub samples: f64,
     /// Branch stacks.
     pub stacks: f64,
-    /// Mnemonics that are near the reference; `None` where it leaves code out.
+    /// Mnemonics that are near the reference; `None` if it leaves code out.
     pub calibration: Option<Calibration>,
     /// Everything.
     pub whole: Group,
-    /// The groups that were asked for.
+    /// The groups that were requested.
     pub groups: Vec<Group>,
 }
 
@@ -145,7 +145,7 @@ pub struct Group {
     pub mnemonics: Vec<Mnemonic>,
 }
 
-/// One error for each method, as a fraction; `None` where the reference has nothing.
+/// One error for each method, as a fraction; `None` if the reference has nothing.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Fractions {
     /// The hybrid.
@@ -304,7 +304,7 @@ impl Measured {
         &self.profile
     }
 
-    /// A number of the report, by its path such as `/accounting/due`; 0 where it is not there.
+    /// A number of the report, by its path such as `/accounting/due`; 0 if it is not there.
     pub fn reported(&self, path: &str) -> u64 {
         self.report
             .pointer(path)

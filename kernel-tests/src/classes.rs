@@ -38,7 +38,7 @@ pub enum Class {
     Nops,
 }
 
-/// The mnemonics of which at most a hundredth of the executions belongs to a class: what the counts of classes say nothing of.
+/// The mnemonics with at most a hundredth of their executions in a class: the counts of classes do not constrain these.
 pub fn uncounted<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> BTreeSet<String> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for block in blocks {

@@ -16,7 +16,7 @@ pub struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// A directory and those that it is in; nothing when it is there already.
+    /// Creates a directory and its parents, unless they exist.
     pub fn directory(&mut self, path: &str) {
         let path = path.trim_matches('/');
         for (end, _) in path.match_indices('/') {

@@ -153,7 +153,7 @@ pub struct Record {
     pub wrong_path: u64,
     /// The stack, newest first, as the kernel's perf core has it.
     pub entries: [Branch; MAX_DEPTH],
-    /// Of each entry, the cycles since the branch before it, at most 65535; 0 where the processor does not count them.
+    /// For each entry, the cycles since the branch before it, at most 65535; 0 if the processor does not count them.
     pub cycles: [u16; MAX_DEPTH],
 }
 

@@ -95,7 +95,7 @@ impl Machine {
         self
     }
 
-    /// The guest's clock, where it is to be another one than [`Self::cpus`] gives.
+    /// The guest's clock, if it differs from the one that [`Self::cpus`] selects.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

@@ -280,7 +280,7 @@ fn llvm_install(system: System) -> Option<&'static str> {
     }
 }
 
-/// Whether the Python packages are there, in their versions: pip writes this folder of a package last.
+/// Whether the Python packages are installed in their versions: pip writes this folder of a package last.
 fn has_readers() -> bool {
     let library = command::workspace().join(PYTHON_READERS).join("lib");
     let pythons = fs::read_dir(library).into_iter().flatten().flatten();

@@ -59,7 +59,7 @@ const VM_TARGET: &str = "vm";
 /// Passes the vm tier the only kernel to boot.
 const ONLY_KERNEL: &str = "HBBP_TEST_KERNEL";
 
-/// The kernel that the default run boots, and the one that is left for `--rest`.
+/// The kernel of the default run, and the one that `--rest` boots.
 const DEFAULT_KERNEL: &str = "6.12";
 const OTHER_KERNEL: &str = "6.1";
 

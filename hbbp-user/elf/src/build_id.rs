@@ -7,7 +7,7 @@ use object::elf::{ELF_NOTE_GNU, NT_GNU_BUILD_ID};
 /// A build id is a hash: sha1 has 20 bytes, and the kernel's records hold no more.
 const MAX_BUILD_ID: usize = 20;
 
-/// Reads the build id of the running kernel from /sys/kernel/notes; empty where there is none.
+/// Reads the build id of the running kernel from /sys/kernel/notes; empty if there is none.
 pub fn read_kernel_build_id() -> Vec<u8> {
     fs::read("/sys/kernel/notes")
         .ok()
@@ -15,7 +15,7 @@ pub fn read_kernel_build_id() -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Reads the build id of a loaded module from /sys/module; empty where there is none.
+/// Reads the build id of a loaded module from /sys/module; empty if there is none.
 pub fn read_module_build_id(module: &str) -> Vec<u8> {
     let path = format!("/sys/module/{module}/notes/.note.gnu.build-id");
     fs::read(path)

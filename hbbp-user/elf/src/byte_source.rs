@@ -29,7 +29,7 @@ pub enum ByteSource {
 #[derive(Debug)]
 pub struct Readable {
     left: AtomicU64,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     asked: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ impl Readable {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether more was asked for than could be read: what was found is not all.
+    /// Whether a read was cut short, so that what was found is incomplete.
     pub(crate) fn is_spent(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
@@ -104,7 +104,7 @@ impl ByteSource {
         self.len() == 0
     }
 
-    /// Reads `len` bytes from `offset` on; `None` where they are not all there, or are more than 64 MiB.
+    /// Reads `len` bytes from `offset` on; `None` if they are not all there, or are more than 64 MiB.
     pub fn read(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
         let fits = offset.checked_add(len)? <= self.len() && len <= MAX_READ;
         if !fits || matches!(self, Self::Bounded(.., readable) if readable.is_spent()) {
@@ -114,7 +114,7 @@ impl ByteSource {
         self.read_into(offset, &mut bytes).then_some(bytes)
     }
 
-    /// Fills `bytes` from `offset` on; `false` where they are not all there.
+    /// Fills `bytes` from `offset` on; `false` if they are not all there.
     pub fn read_into(&self, offset: u64, bytes: &mut [u8]) -> bool {
         match self {
             Self::File(file, _) => file.read_exact_at(bytes, offset).is_ok(),

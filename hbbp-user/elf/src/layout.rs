@@ -19,7 +19,7 @@ use super::byte_source::ByteSource;
 pub(crate) const MAX_SEGMENTS: usize = 128;
 /// Programs and libraries have some 40, kernels with their modules' tables some hundreds.
 const MAX_SECTIONS: usize = 4096;
-/// Notes that are read of one segment, and the segments with notes, of which linkers write two or three.
+/// Most bytes that are read of the notes of a segment, and most segments with notes. Linkers write two or three of these.
 const MAX_NOTES: u64 = 64 << 10;
 const MAX_NOTE_SEGMENTS: usize = 8;
 /// Pages of x86; mappings start and end on them, segments need not.
@@ -71,7 +71,7 @@ pub struct ElfLayout {
     pub build_id: Vec<u8>,
     /// Segments that are loaded, in the order of the file.
     pub segments: Vec<Segment>,
-    /// Sections; none where the file was stripped of them.
+    /// Sections; none if the file was stripped of them.
     pub sections: Vec<Section>,
     /// Where the names of sections are.
     pub section_names: Option<FileOff>,
@@ -99,7 +99,7 @@ pub struct Section {
     pub kind: u32,
     /// First byte in the file.
     pub offset: FileOff,
-    /// Its address; 0 where it is not mapped.
+    /// Its address; 0 if it is not mapped.
     pub start: ImageAddr,
     /// Length in bytes.
     pub len: u64,

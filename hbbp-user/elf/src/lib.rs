@@ -1,5 +1,5 @@
-//! Files that others wrote, as they are: ELF files with their headers, build ids and functions, and the perf maps of compilers
-//! at run time. Nothing here knows of processes or of the kernel.
+//! Readers of files that other programs wrote: ELF files with their headers, build ids and functions, and the perf maps of JIT
+//! compilers. This crate depends neither on processes nor on the kernel.
 //!
 //! Such files are hostile. A [`parser`] has them parsed in processes without rights, within limits of memory and CPU time.
 //!

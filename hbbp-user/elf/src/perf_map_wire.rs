@@ -45,7 +45,7 @@ impl PerfMap {
         message.encode_to_vec()
     }
 
-    /// Reads the columns; `None` where they do not fit together.
+    /// Reads the columns; `None` if they do not fit together.
     pub(crate) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = PerfMapMessage::decode(bytes).ok()?;
         let n = message.starts.len();

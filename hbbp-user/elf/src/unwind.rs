@@ -43,7 +43,7 @@ struct Frames<'a> {
     section: &'a Section,
     /// What was read last, and its offset in the section.
     window: (u64, Vec<u8>),
-    /// The encoding of addresses of each CIE, by its offset; `None` where it is not understood.
+    /// The encoding of addresses of each CIE, by its offset; `None` if it is not understood.
     encodings: HashMap<u64, Option<u8>>,
     /// The one that was used last, which most entries share with their neighbours.
     last: (u64, Option<u8>),
@@ -147,7 +147,7 @@ pub(super) fn range_len(head: &[u8], encoding: u8) -> Option<u64> {
     Some(len)
 }
 
-/// How the addresses of the FDEs of a CIE are encoded; `None` where that is not understood.
+/// How the addresses of the FDEs of a CIE are encoded; `None` if that is not understood.
 pub(super) fn encoding(cie: &[u8]) -> Option<u8> {
     const VERSION: usize = 8;
 
@@ -192,7 +192,7 @@ const APPLICATION: u8 = 0x70;
 const ABSOLUTE: u8 = 0x00;
 const PC_RELATIVE: u8 = 0x10;
 
-/// The number at `at`, sign-extended where its format says so, and its length in bytes.
+/// The encoded number at `at`, sign-extended for signed formats, and its length in bytes.
 fn value(bytes: &[u8], at: usize, encoding: u8) -> Option<(u64, usize)> {
     match encoding & FORMAT {
         0x03 => Some((u32_at(bytes, at)?.into(), 4)),

@@ -46,7 +46,7 @@ impl UnwindTable {
         }
     }
 
-    /// Reads the table; `None` where a file has none, or an unusual encoding, or where it is not next to its entries.
+    /// Reads the table; `None` if a file has none, or an unusual encoding, or where it is not next to its entries.
     pub(super) fn read(own: SymbolFile<'_>) -> Option<Self> {
         let header = own.layout.eh_frame_hdr?;
         let entries = entries(&own.source.read(header.offset.0, header.len)?)?;
@@ -119,7 +119,7 @@ impl Entry {
     }
 }
 
-/// The entries of `.eh_frame_hdr`; `None` where its encoding is unusual.
+/// The entries of `.eh_frame_hdr`; `None` if its encoding is unusual.
 fn entries(table: &[u8]) -> Option<Vec<Entry>> {
     let (head, remainder) = table.split_first_chunk::<4>()?;
     let (_frame, remainder) = remainder.split_first_chunk::<4>()?;

@@ -175,7 +175,7 @@ pub fn disjoint(snapshot: &Snapshot, wanted: impl Fn(&Event, EventIdx) -> bool) 
     chosen
 }
 
-/// The CPUs and rings that an event counted; `None` where the CPUs are not known.
+/// The CPUs and rings that an event counted; `None` if the CPUs are not known.
 fn places(event: &Event) -> Option<BTreeSet<(u32, Ring)>> {
     let cpus: Option<BTreeSet<u32>> = event.counters.iter().map(|counter| counter.cpu).collect();
     let cpus = cpus.filter(|cpus| !cpus.is_empty())?;
@@ -298,7 +298,7 @@ mod tests {
             ])
         };
         let both = [EventIdx(0), EventIdx(1)];
-        // 62 streams beside one sample, as a recording of another tool has them.
+        // 62 streams and one sample, as in recordings of other tools.
         assert_eq!(
             (of(1, 31).lbr, of(1, 31).unit),
             (both.to_vec(), Unit::RelativeExecutions)

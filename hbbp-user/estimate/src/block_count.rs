@@ -45,11 +45,11 @@ pub struct BlockCount {
     pub ring: Ring,
     /// Its length in instructions.
     pub instructions: u32,
-    /// By eventing IPs; `None` where this ring has none.
+    /// By eventing IPs; `None` if this ring has none.
     pub ebs: Option<Estimate>,
-    /// By streams; `None` where this ring has none.
+    /// By streams; `None` if this ring has none.
     pub lbr: Option<Estimate>,
-    /// How often the branch that ends it was recorded; `None` where it was not.
+    /// How often the branch that ends it was recorded; `None` if it was not.
     pub branch: Option<Occurrences>,
     /// Whether that branch sits in the oldest slot out of proportion, so that `lbr` is suspect.
     pub biased: bool,
@@ -57,7 +57,7 @@ pub struct BlockCount {
     pub method: Method,
     /// Why.
     pub reason: Reason,
-    /// The estimate of that method, tied by the counts of classes of instructions; `None` where it was not.
+    /// The estimate of that method, tied by the counts of classes of instructions; `None` if it was not.
     pub tied: Option<Estimate>,
 }
 

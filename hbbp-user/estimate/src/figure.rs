@@ -18,7 +18,7 @@ impl Figure {
         }
     }
 
-    /// Variance over square of the value; 0 where the value is.
+    /// Variance over square of the value; 0 if the value is.
     pub fn relative_variance(self) -> f64 {
         if 0.0 < self.value {
             (self.std_error / self.value).powi(2)
@@ -36,7 +36,7 @@ impl Figure {
         }
     }
 
-    /// The quotient of two independent figures, by the delta method: relative variances add up. `None` where there is nothing
+    /// The quotient of two independent figures, by the delta method: relative variances add up. `None` if there is nothing
     /// to divide by.
     pub fn over(self, other: Self) -> Option<Self> {
         (0.0 < other.value).then(|| {

@@ -73,7 +73,7 @@ pub struct BlockCounts {
     pub samples: f64,
     /// Process images that are counted together, as [`hbbp_model::snapshot::ProcessIdx::OTHERS`].
     pub n_together: u64,
-    /// Classes of instructions that were counted, by (class, ring); none where figures are no executions.
+    /// Classes of instructions that were counted, by (class, ring); none if figures are no executions.
     pub classes: Vec<ClassEstimate>,
     /// What their counts take off the variances of sums.
     pub ties: Ties,

@@ -32,7 +32,7 @@ pub(super) struct Ran {
 }
 
 impl Ran {
-    /// What the events of the rings counted, less the share of streams whose code is not known; `None` where an event counted both
+    /// What the events of the rings counted, less the share of streams whose code is not known; `None` if an event counted both
     /// rings, or nothing.
     pub(super) fn new(
         events: &[Event],

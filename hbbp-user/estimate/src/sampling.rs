@@ -14,7 +14,7 @@ pub(super) struct Sampling {
 }
 
 impl Sampling {
-    /// Of stacks that stand for `units` of their event in all.
+    /// Of stacks that represent `units` of their event in all.
     ///
     /// Every taken branch ends a stream. Where another event took the stacks, these are its units, of which there are more: phases
     /// then are too few rather than too many.

@@ -103,7 +103,7 @@ impl Model {
         (model, state, best)
     }
 
-    /// With a parameter that is larger by a part, or smaller: the time of a kind, the least skid, the longest. `None` where that is
+    /// With a parameter that is larger by a part, or smaller: the time of a kind, the least skid, the longest. `None` if that is
     /// not to be. Times are in those of plain instructions, and that of a taken branch is in no skid.
     fn moved(mut self, parameter: usize, by: f64, longest: f64) -> Option<Self> {
         let (low, high) = self.skid;

@@ -46,7 +46,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// What the events counted; `None` where one of them was not counted exactly, or they did not count the same.
+    /// What the events counted; `None` if one of them was not counted exactly, or they did not count the same.
     pub(super) fn new(
         events: &[Event],
         assignment: &EventAssignment,
@@ -86,7 +86,7 @@ impl Totals {
         }
     }
 
-    /// Scales the streams so that they end in as many taken branches as were counted. A stack stands for a period of these, but far
+    /// Scales the streams so that they end in as many taken branches as were counted. A stack represents a period of these, but far
     /// branches share in it where the event does not count them: of a load of system calls, streams were 1.3 % too few.
     pub(super) fn set_right(self, streams: &mut [Stream], map: &BlockMap) {
         let counted = |stream: &&Stream| !self.near_only || ends_near(stream, map);
@@ -107,7 +107,7 @@ impl Totals {
 /// and 1.5 % of the taken branches were not sampled: true streams were called 0.6 % too long.
 struct Reached {
     share: f64,
-    /// Relative standard deviation of the share, where each sample is lost by itself.
+    /// Relative standard deviation of the share, if samples are lost independently.
     off: f64,
 }
 
@@ -235,7 +235,7 @@ mod tests {
         }
         let apart = totals(&longer, 0, 0).unwrap();
         assert!((apart.off - FLOOR.hypot(0.005)).abs() < 1e-9, "{}", apart.off);
-        // A tenth of the instructions and half of the taken branches were not sampled: all of these are to be tied to.
+        // A tenth of the instructions and half of the taken branches were not sampled; counts must match all of them.
         let mut skipped = events();
         for (event, runs) in skipped.iter_mut().zip([9_000, 500]) {
             (event.runs, event.period) = (runs, Period::Fixed(1));

@@ -1,7 +1,7 @@
 //! Code that samples show and streams never do: its share of all instructions.
 //!
 //! The method of such a block is EBS ([`super::Reason::Fallback`]), as streams missed a block that they should have seen often.
-//! What was counted of the whole run is counted of it as well, so that streams which stand for all taken branches would have its part
+//! What was counted of the whole run is counted of it as well, so that streams which represent all taken branches would have its part
 //! twice: pipes between processes had 0.4 % of instructions too many on every hardware profile (kernel-tests/results/landed.txt).
 
 use super::Estimate;
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn only_what_streams_should_have_seen_is_unseen() {
-        // Without a map a block has one instruction and no stream executes any; a stream stands for a hundred executions.
+        // Without a map a block has one instruction and no stream executes any; a stream represents a hundred executions.
         let samples = [
             counted(0, 1, 30.0),
             counted(0, 2, 30.0),
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(share(&seen, &samples, &[stream], |_| true), 0.97);
         // Of another text there is nothing.
         assert_eq!(share(&seen, &samples, &[stream], |text| text != TextIdx(0)), 0.0);
-        // Streams that stand for ten times as much are too few for it.
+        // Streams that represent ten times as many executions are too few.
         let rare = Stream {
             weight: 1e7,
             ..stream

@@ -27,7 +27,7 @@ use crate::sums::over;
 pub(super) struct Weighed {
     pub(super) streams: Vec<Stream>,
     pub(super) graph: FlowGraph,
-    /// The phases of the run; none where their stage is left out.
+    /// The phases of the run; none if their stage is left out.
     pub(super) phases: Phases,
     pub(super) bias: Option<Bias>,
     pub(super) late: Option<Late>,

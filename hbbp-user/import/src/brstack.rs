@@ -1,7 +1,7 @@
 //! The text of `perf script -F ..,brstack`, in the forms that occur.
 //!
 //! A line that holds branch entries is a sample; so is a head with an address that no entries follow. What precedes
-//! the entries depends on the fields that were asked for:
+//! the entries depends on the fields that were requested:
 //! nothing, an address, a pid, both, or a whole head with command, pid, CPU, time, period and event. Where a call
 //! chain was asked for too, the head and the chain are on lines before the entries. An unindented decimal number on
 //! a line of its own says how often the next sample occurred (llvm-profgen's aggregated form).
@@ -45,7 +45,7 @@ pub struct ScriptText {
     pub n_lines: u64,
 }
 
-/// The periods of an event's samples; `None` where no sample has one.
+/// The periods of an event's samples; `None` if no sample has one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Periods {
     /// Shortest, in units of the event.

@@ -18,7 +18,7 @@ pub(super) struct Events<'a> {
     by_id: HashMap<u64, usize>,
     /// Where samples have their ids, in bytes from the start; empty for a recording of one event.
     ids_of_samples: Vec<usize>,
-    /// Where other records have their ids, in bytes from the end; empty where the fields of all events end alike.
+    /// Where other records have their ids, in bytes from the end; empty if the fields of all events end alike.
     ids_of_trailers: Vec<usize>,
     /// Whether all records have times; else their order in the file represents it.
     timed: bool,
@@ -57,7 +57,7 @@ impl<'a> Events<'a> {
         })
     }
 
-    /// The index of the event of a sample, and the sample; `None` where it is damaged or of no known event.
+    /// The index of the event of a sample, and the sample; `None` if it is damaged or of no known event.
     pub(super) fn sample<'r>(&self, record: &RawRecord<'r>) -> Option<(usize, Sample<'r>)> {
         let idx = if self.ids_of_samples.is_empty() {
             0
@@ -80,7 +80,7 @@ impl<'a> Events<'a> {
         self.ids_of_samples.iter().find_map(at)
     }
 
-    /// The time of a record other than a sample; 0 where it has none, which means before the recording.
+    /// The time of a record other than a sample; 0 if it has none, which means before the recording.
     pub(super) fn time_of(&self, record: &RawRecord<'_>) -> u64 {
         if !self.timed {
             return ordinal_time(record);

@@ -82,7 +82,7 @@ impl EventingIps {
     }
 }
 
-/// The instruction that ends where the one at `ip` begins; `None` where none does.
+/// The instruction that ends where the one at `ip` begins; `None` if none does.
 fn before(text: &RanText, start: u64, ip: u64) -> Option<u64> {
     Decoder::try_with_ip(text.bits, &text.bytes, start)
         .ok()?

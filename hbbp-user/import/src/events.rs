@@ -51,7 +51,7 @@ impl Header {
     }
 }
 
-/// An event of which only the name is known, as in texts; an empty name where there is none.
+/// An event with only a name, as in texts; the name is empty if there is none.
 pub fn describe_by_name(name: &str, runs: u64) -> Event {
     let shown = if name.is_empty() { "unnamed event" } else { name };
     let unit = unit_of_name(name);

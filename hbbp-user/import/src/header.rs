@@ -26,7 +26,7 @@ pub struct RecordedEvent {
     pub attr: Attr,
     /// Ids of its counters, by which samples name it.
     pub ids: Vec<u64>,
-    /// Its name, as perf or its user wrote it; empty where it is not recorded.
+    /// Its name, as perf or its user wrote it; empty if it is not recorded.
     pub name: String,
 }
 
@@ -55,7 +55,7 @@ pub struct Header {
     pub host: String,
     /// Kernel release.
     pub os_release: String,
-    /// `uname -m` of the machine; empty where it is not recorded.
+    /// `uname -m` of the machine; empty if it is not recorded.
     pub arch: String,
     /// Name of the processor.
     pub cpu: String,

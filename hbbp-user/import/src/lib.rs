@@ -1,4 +1,4 @@
-//! Recordings that others made, read into the counts of a snapshot: perf.data, and the texts made from it.
+//! Reads recordings of other tools into the counts of a snapshot: perf.data, and texts made from it.
 //!
 //! What comes out are addresses as they were recorded, whose they are, and what happened to processes; which files
 //! they belong to is found out by `hbbp-resolve`.

@@ -27,7 +27,7 @@ const FIRST_SENTINEL: u64 = 0xffff_ffff_ffff_fffd;
 /// What a pre-aggregated text holds in addition to its counts.
 #[derive(Debug, Default)]
 pub struct Preaggregated {
-    /// Names of the events; empty where the text gives none.
+    /// Names of the events; empty if the text gives none.
     pub events: Vec<String>,
     /// Files that are named by their build ids.
     pub modules: TextModules,

@@ -9,7 +9,7 @@ pub(super) const LONGEST: usize = 1 << 16;
 /// `struct perf_event_header`.
 pub(super) const HEADER: usize = 8;
 
-/// Size of the record whose header begins these bytes; `None` where the header is not all there.
+/// Size of the record whose header begins these bytes; `None` if the header is not all there.
 pub(super) fn stated_size(bytes: &[u8], offset: u64) -> Result<Option<usize>, ImportError> {
     let Some(size) = bytes.get(6..HEADER) else {
         return Ok(None);

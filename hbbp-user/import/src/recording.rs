@@ -195,7 +195,7 @@ impl<F: Read + Seek> Recording<F> {
         })
     }
 
-    /// The files that the addresses of a text name; `None` where addresses are those of execution.
+    /// The files that the addresses of a text name; `None` if addresses are those of execution.
     pub fn modules(&self) -> Option<&TextModules> {
         match &self.samples {
             Samples::PerfData(_) => None,

@@ -13,9 +13,9 @@ use hbbp_model::addr::Va;
 /// A sample of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// Thread group id; 0 where the recording does not say it.
+    /// Thread group id; 0 if the recording does not say it.
     pub tgid: u32,
-    /// Thread id; 0 where the recording does not say it.
+    /// Thread id; 0 if the recording does not say it.
     pub tid: u32,
     /// Time in ns of the recording's clock, or 0.
     pub time: u64,
@@ -23,7 +23,7 @@ pub struct Sample<'a> {
     pub ip: Option<Va>,
     /// Units of the event since the sample before.
     pub period: Option<u64>,
-    /// The branch stack, 24 bytes for each entry, newest first; empty where there is none.
+    /// The branch stack, 24 bytes for each entry, newest first; empty if there is none.
     pub stack: &'a [u8],
     /// How many equal samples it represents: one, except in texts that were aggregated.
     pub times: u64,
@@ -130,7 +130,7 @@ fn pass_counter_values(body: &mut Bytes<'_>, format: u64) -> Result<(), Damaged>
     Ok(())
 }
 
-/// Offset of the event's id in a sample, in bytes. `None` where it has none.
+/// Offset of the event's id in a sample, in bytes. `None` if it has none.
 pub(super) fn id_in_sample(attr: &Attr) -> Option<usize> {
     if attr.has(sample_type::IDENTIFIER) {
         return Some(0);
@@ -140,7 +140,7 @@ pub(super) fn id_in_sample(attr: &Attr) -> Option<usize> {
         .then_some(8 * (attr.sample_type & before).count_ones() as usize)
 }
 
-/// Offset of the event's id in the trailer of a record other than a sample, in bytes from the end. `None` where it has none.
+/// Offset of the event's id in the trailer of a record other than a sample, in bytes from the end. `None` if it has none.
 pub(super) fn id_in_trailer(attr: &Attr) -> Option<usize> {
     if attr.has(sample_type::IDENTIFIER) {
         return Some(8);
@@ -150,7 +150,7 @@ pub(super) fn id_in_trailer(attr: &Attr) -> Option<usize> {
         .then_some(8 * (attr.sample_type & from_id).count_ones() as usize)
 }
 
-/// The time at the end of a record other than a sample (`struct sample_id`); `None` where it has none.
+/// The time at the end of a record other than a sample (`struct sample_id`); `None` if it has none.
 pub(super) fn time_of_record(attr: &Attr, body: &[u8]) -> Option<u64> {
     if !attr.sample_id_all || !attr.has(sample_type::TIME) {
         return None;

@@ -1,6 +1,6 @@
 //! What precedes the entries of a sample in the text of `perf script`: command, ids, CPU, time, period, event, address.
 //!
-//! Which of them there are depends on the fields that were asked for. Commands and event names may hold blanks, digits and
+//! Which of them there are depends on the fields that were requested. Commands and event names may hold blanks, digits and
 //! colons, so a command can look like the fields after it (`process_sample_event` in `tools/perf/builtin-script.c`).
 
 use super::entry_text::parse_address;

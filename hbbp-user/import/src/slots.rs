@@ -87,7 +87,7 @@ fn branch(event: u32, tgid: u32, entry: &BranchEntry) -> Branch {
     (event, process, entry.from, entry.to)
 }
 
-/// The bytes from the target of one branch to the end of the next one; `None` where they make no stream.
+/// The bytes from the target of one branch to the end of the next one; `None` if they make no stream.
 fn bytes(older: &BranchEntry, newer: &BranchEntry) -> Option<f64> {
     let bytes = newer.from.checked_sub(older.to)?;
     (bytes < LONGEST).then_some((bytes + LAST) as f64)
@@ -178,7 +178,7 @@ impl SlotWeights {
         }
     }
 
-    /// The number of a branch; `None` where there are too many.
+    /// The number of a branch; `None` if there are too many.
     fn number(&mut self, branch: Branch) -> Option<u32> {
         let next = self.classes.len();
         if let Some(number) = self.numbers.get(&branch) {

@@ -88,7 +88,7 @@ struct Decoded {
 }
 
 impl StreamCosts {
-    /// What `trigger` counts from the target of one branch to the end of the next one; `None` where it is unknown.
+    /// What `trigger` counts from the target of one branch to the end of the next one; `None` if it is unknown.
     pub(super) fn cost(
         &mut self,
         trigger: Trigger,
@@ -109,7 +109,7 @@ impl StreamCosts {
         }
     }
 
-    /// The instructions of a stream, by kind; `None` where its text is not known.
+    /// The instructions of a stream, by kind; `None` if its text is not known.
     pub(super) fn kinds(
         &mut self,
         sample: &Sample<'_>,
@@ -157,7 +157,7 @@ impl StreamCosts {
     }
 }
 
-/// The instructions from `start` to the one at `last`, the last one included; `None` where none begins there.
+/// The instructions from `start` to the one at `last`, the last one included; `None` if none begins there.
 fn decode(text: &RanText, start: u64, last: u64) -> Option<Decoded> {
     let mut decoded = Decoded::default();
     decoded.kinds[kind::TAKEN] = 1.0;

@@ -104,7 +104,7 @@ impl StreamOwner {
         }
     }
 
-    /// A stream as the snapshot has it. Branches are counted separately, with what is recorded of them.
+    /// Converts a stream to its row in the snapshot; `None` for a branch, which is counted in a table of its own.
     const fn row(self, counted: Counted, sums: Recorded) -> Option<StreamCount> {
         let Counted::Stream(stream) = counted else {
             return None;

@@ -66,7 +66,7 @@ impl Default for TextModules {
 }
 
 impl TextModules {
-    /// The address that represents the one in the text; `None` where there are too many files.
+    /// The address that represents the one in the text; `None` if there are too many files.
     pub(super) fn place(&mut self, address: TextAddress<'_>) -> Option<Va> {
         // BOLT writes X for an object that it does not know.
         if address.build_id == Some("X") {
@@ -96,7 +96,7 @@ impl TextModules {
         self.modules.iter()
     }
 
-    /// The number of a file; `None` where there are too many.
+    /// The number of a file; `None` if there are too many.
     fn idx(&mut self, address: TextAddress<'_>) -> Option<usize> {
         // Addresses beyond are those of a process or of the kernel, which no file states.
         let has_path = address.file.is_some() && !self.are_mapped && address.address < ROOM;

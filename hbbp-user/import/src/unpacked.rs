@@ -36,7 +36,7 @@ impl Unpacked {
         self.more = true;
     }
 
-    /// Where the next record is in [`Self::bytes`], once it is unpacked; `None` where more must be fed. `offset` is
+    /// Where the next record is in [`Self::bytes`], once it is unpacked; `None` if more must be fed. `offset` is
     /// that in the file, for errors.
     pub(super) fn next(&mut self, offset: u64) -> Result<Option<Range<usize>>, ImportError> {
         loop {

@@ -12,7 +12,7 @@ pub fn write(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.extend(number.to_le_bytes().first());
 }
 
-/// Takes a number from the beginning; `None` where the bytes end within it, or it has more than 64 bits.
+/// Takes a number from the beginning; `None` if the bytes end within it, or it has more than 64 bits.
 pub(crate) fn read(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

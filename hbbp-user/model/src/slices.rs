@@ -269,7 +269,7 @@ impl Slices {
     }
 }
 
-/// The number of a new value; `None` where there are too many.
+/// The number of a new value; `None` if there are too many.
 fn numbered<T: Copy + Eq + std::hash::Hash>(
     numbers: &mut HashMap<T, u32>,
     all: &mut Vec<T>,

@@ -9,8 +9,7 @@ use hbbp_model::snapshot::fold::merge_rows;
 use hbbp_model::snapshot::{ChainCount, ProcessIdx};
 
 impl Resolver {
-    /// Adds call chains. To be called before the counts of the same drain are ([`Self::drained`]), to whose last part
-    /// they belong.
+    /// Adds call chains. Call it before [`Self::drained`] for the same drain: they belong to its last part.
     pub fn chained(&mut self, chains: impl IntoIterator<Item = RawChain>) {
         self.chains.extend(chains);
     }
@@ -50,8 +49,8 @@ impl Resolver {
             Ring::Kernel => this.kernel_hit(first_time, at).is_some(),
             Ring::User => this.hit(task, first_time, at).1.is_some(),
         };
-        // Where code keeps no frame pointer, something else than text is there, and nothing beyond called. Only
-        // canonical addresses can be text, whatever ring the highest bit means.
+        // If code keeps no frame pointer, the chain holds unrelated values from there on. Only canonical addresses can be text,
+        // in either ring.
         let n_text = (0_usize..).zip(&frames).take_while(|(nth, at)| {
             at.is_canonical() && (is_text(self, before(*nth, **at)) || at.ring() == Ring::Kernel)
         });

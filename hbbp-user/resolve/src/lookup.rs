@@ -27,7 +27,7 @@ impl Resolver {
         }
     }
 
-    /// Resolves one address: the running process image, and the first address after the text that is there.
+    /// Resolves one address: the running process image, and the end of the contiguous text at the address.
     pub(super) fn hit(&mut self, task: TaskKey, time: u64, at: Va) -> (ProcessIdx, Option<Va>) {
         match at.ring() {
             Ring::Kernel => {
@@ -58,7 +58,7 @@ impl Resolver {
         }
     }
 
-    /// Resolves an address of the kernel in any process: the first address after the text that is there.
+    /// Resolves an address of the kernel in any process: the end of the contiguous text at the address.
     pub(super) fn kernel_hit(&mut self, time: u64, at: Va) -> Option<Va> {
         if let Some((_, text)) = self.lookups.kernel.get(TaskKey::KERNEL, time, at) {
             return Some(text.end);

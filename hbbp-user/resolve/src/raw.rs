@@ -34,7 +34,7 @@ pub struct Raw {
     pub start: Va,
     /// The last instruction of a stream.
     pub end: Va,
-    /// Source of the branch that led to a stream; 0 where it is unknown.
+    /// Source of the branch that led to a stream; 0 if it is unknown.
     pub source: Va,
     /// Samples or occurrences.
     pub hits: u64,

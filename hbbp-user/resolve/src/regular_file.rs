@@ -79,7 +79,7 @@ pub(crate) fn open_regular(place: &OwnedFd) -> Result<(File, Stat), Refusal> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size <= 0 {
         return Err(Refusal::Refused);
     }
-    // The link of the kernel leads to the very file that was looked up, whatever its path names by now.
+    // The link in /proc leads to the opened file itself, even if its path names another one by now.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", place.as_raw_fd());
     Ok((File::from(fs::openat(CWD, path, flags, Mode::empty())?), stat))

@@ -69,7 +69,7 @@ impl Resolver {
         }
     }
 
-    /// Sets the memory in bytes that counts may take. To be called before anything is counted.
+    /// Sets the memory in bytes that counts may take. Call it before anything is counted.
     pub fn hold_counts(&mut self, max: usize) {
         self.intervals = Intervals::with_max(max);
     }
@@ -79,7 +79,7 @@ impl Resolver {
         self.user.hasten_with(haste);
     }
 
-    /// Sets whether the threads of a process image are kept separate. To be called before anything is counted.
+    /// Sets whether the threads of a process image are kept separate. Call it before anything is counted.
     pub fn count_threads(&mut self, threads: ThreadCounts) {
         self.user.count_threads(threads);
     }
@@ -102,7 +102,7 @@ impl Resolver {
         }
     }
 
-    /// Records of processes and mappings rest from now on: processes are read from /proc where they are hit.
+    /// Pauses records of processes and mappings: from now on, processes are read from /proc when they are hit.
     pub fn rest(&mut self) {
         self.user.rest();
     }
@@ -123,8 +123,8 @@ impl Resolver {
         self.user.has_memory_changed()
     }
 
-    /// Reads the kernel text that was hit once more, to be compared when the records of the meantime have been applied.
-    /// To be called after a drain, now and then: it finds patches without a record.
+    /// Reads the kernel text that was hit again, and compares it once later records have been applied. Call it after a drain, now
+    /// and then: it finds patches without a record.
     pub fn read_text(&mut self) -> LiveText {
         self.kernel.read_live()
     }

@@ -11,7 +11,7 @@ pub(super) enum Reader {
     Gone,
 }
 
-/// Derives from the outcome of writing whether the reader is there; other errors are passed on.
+/// Whether the reader still exists, from the outcome of a write; other errors are passed on.
 pub(super) fn reader_after(written: io::Result<()>) -> io::Result<Reader> {
     match written {
         Ok(()) => Ok(Reader::There),

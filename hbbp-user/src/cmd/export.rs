@@ -1,4 +1,4 @@
-//! `hbbp-sys export`: from a profile or a recording to the formats of others.
+//! `hbbp-sys export`: converts a profile or a recording to the formats of other tools.
 
 mod image_format;
 mod images;

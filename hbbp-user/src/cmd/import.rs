@@ -39,7 +39,7 @@ pub struct ImportOptions {
 const WITHOUT_MAPPINGS: &str = "some samples are where their file has no code: a text recording needs its mappings \
                                 (perf script --show-mmap-events)";
 
-/// Refuses a snapshot of which no instruction is known: the profile would stay empty for good.
+/// Refuses a snapshot without any decoded instruction: its profile would stay empty for good.
 pub(crate) fn check_resolved(snapshot: &Snapshot) -> anyhow::Result<()> {
     if snapshot.text.is_empty() {
         let Run { scope, notes, .. } = &snapshot.run;

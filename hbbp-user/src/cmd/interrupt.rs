@@ -32,8 +32,8 @@ const SAME_SIGNAL: Duration = Duration::from_millis(500);
 /// Time to save what there is after a second signal: a reader of our output may never read it.
 const LAST_CHANCE: Duration = Duration::from_secs(10);
 
-/// The runtime, and whether the measurement is to end; copies share both. A program listens once: what it starts later
-/// blocks the signals.
+/// The runtime, and whether the measurement should end; copies share both. A program listens once: what it starts later blocks
+/// the signals.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     runtime: Arc<Runtime>,

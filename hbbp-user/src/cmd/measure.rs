@@ -21,10 +21,10 @@ use hbbp_collect::StacksSeen;
 /// second.
 const STACKS_EVERY: Duration = Duration::from_millis(250);
 
-/// Time between two looks which CPUs are online: for no longer one that came is not measured.
+/// Time between two polls of the online CPUs: a CPU that comes online is not measured for longer than this.
 const CPUS_EVERY: Duration = Duration::from_millis(250);
 
-/// Time between two looks at what the samples cost, where there is a budget.
+/// Time between two polls of what the samples cost, if there is a budget.
 const BUDGET_EVERY: Duration = Duration::from_millis(250);
 
 /// Time until the first adjustment of the periods of rings with events of their own. It doubles with each one, until drains make the

@@ -121,7 +121,7 @@ pub(crate) fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Resu
     Ok(())
 }
 
-/// The columns that were asked for, by their names without regard to case, in the order of all.
+/// The columns that were requested, by their names without regard to case, in the order of all.
 fn shown(asked: Option<&[String]>, all: Vec<String>) -> anyhow::Result<Vec<String>> {
     let Some(asked) = asked else {
         return Ok(all);

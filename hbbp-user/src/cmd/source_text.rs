@@ -14,9 +14,9 @@ use rustix::fs::{Mode, OFlags};
 /// Bytes of source files that are read in all; the largest files of large projects have a tenth of it.
 const MOST: u64 = 64 << 20;
 
-/// The source files that were asked for.
+/// The source files that were requested.
 pub(super) struct SourceTexts {
-    /// When the code was executed; `None` where that is not known.
+    /// When the code was executed; `None` if that is not known.
     ran: Option<SystemTime>,
     files: HashMap<PathBuf, Option<Vec<String>>>,
     /// Bytes that may still be read.
@@ -26,7 +26,7 @@ pub(super) struct SourceTexts {
 }
 
 impl SourceTexts {
-    /// Of code that was executed at this time, in ns since 1970; 0 where that is not known.
+    /// For code that was executed at this time, in ns since 1970; 0 if the time is not known.
     pub(super) fn new(ran: u64) -> Self {
         Self {
             ran: (0 < ran).then(|| SystemTime::UNIX_EPOCH + Duration::from_nanos(ran)),
@@ -36,7 +36,7 @@ impl SourceTexts {
         }
     }
 
-    /// The text of a line, `file:line`; `None` where its file is not here, or not as it was.
+    /// The text of a line, `file:line`; `None` if its file is not here, or not as it was.
     pub(super) fn line(&mut self, source: &str) -> Option<String> {
         let (path, line) = source.rsplit_once(':')?;
         let line: usize = line.parse().ok()?;

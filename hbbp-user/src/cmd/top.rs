@@ -29,7 +29,7 @@ use hbbp_model::snapshot::merge::merged;
 use hbbp_output::report::Look;
 use hbbp_output::report::top::{Asked, Facts, Figures, Rings, Screen, Tab, Table, draw, write_plain};
 
-/// Time between two looks whether an interval ended, while no key is pressed.
+/// Time between two polls for the end of an interval, while no key is pressed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Measured time that is kept for saving.
@@ -154,7 +154,7 @@ struct Shown<'a> {
 struct Interval<'a> {
     figures: &'a Figures<'a>,
     facts: Facts,
-    /// The table that was asked for last: an arrow key asks for the same one again.
+    /// The last requested table: an arrow key requests the same one again.
     table: Option<((Tab, Rings), Table)>,
 }
 
@@ -193,7 +193,7 @@ impl Shown<'_> {
         Ok(())
     }
 
-    /// Shows an interval and answers keys, until the next one is there or there is none.
+    /// Shows an interval and handles keys, until the next interval arrives or the last one has ended.
     fn wait(
         &mut self,
         profiles: &Receiver<Snapshot>,

@@ -31,7 +31,7 @@ use hbbp_elf::parser::{FILE_CPU, Failure, Parser, Worker, receive, send};
 
 /// Memory of a worker beyond that of the program itself, in bytes: the largest tables are 64 MiB, parsed and encoded.
 const MEMORY: u64 = 512 << 20;
-/// CPU time in seconds at which a worker is killed, whatever it did with the limit of a file that it sets itself.
+/// CPU time in seconds at which a worker is killed, as it may raise the limit per file that it sets itself.
 const CPU_LIMIT: u64 = 10;
 /// Files that are open at once in a worker.
 const FILES: u64 = 16;
@@ -51,8 +51,8 @@ pub(super) enum Event {
     Failed(Failure),
 }
 
-/// Starts the supervisor; to be called before any other thread is started, with the rights that it is to have at most.
-/// `tell` receives what happens to workers.
+/// Starts the supervisor. Call it before any other thread is started; it never has more rights than the caller has then. `tell`
+/// receives what happens to workers.
 pub(super) fn start(tell: impl Fn(Event) + Clone + Send + 'static) -> anyhow::Result<Parser> {
     let (control, its) = UnixStream::pair().context("failed to start the worker that parses files")?;
     // SAFETY: no other thread runs that could hold a lock.
@@ -213,7 +213,7 @@ fn keep_alone(kept: OwnedFd) -> anyhow::Result<OwnedFd> {
     let kept = if kept.as_raw_fd() == AFTER_STANDARD {
         kept
     } else {
-        // SAFETY: what has this number is not used any more in this process, and never by its number.
+        // SAFETY: this process no longer uses the descriptor with this number, and never did so by number.
         let moved = unsafe { libc::dup3(kept.as_raw_fd(), AFTER_STANDARD, libc::O_CLOEXEC) };
         anyhow::ensure!(moved == AFTER_STANDARD, io::Error::last_os_error());
         drop(kept);

@@ -54,7 +54,7 @@ fn executed_lines(profile: &str) -> BTreeMap<String, u64> {
     lines
 }
 
-/// What addr2line says of addresses, in the form of [`executed_lines`]; `None` where it knows no line.
+/// What addr2line says of addresses, in the form of [`executed_lines`]; `None` if it knows no line.
 fn addr2line<'a>(
     file: &KernelFile,
     section: usize,

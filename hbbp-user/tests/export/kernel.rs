@@ -25,7 +25,7 @@ pub(crate) const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/expo
 pub(crate) struct KernelFile {
     pub(crate) path: PathBuf,
     build_id: Vec<u8>,
-    /// Of each section of code: address in the file (0 in a relocatable one), offset in the file, bytes.
+    /// For each section of code: address in the file (0 in a relocatable one), offset in the file, bytes.
     pub(crate) sections: BTreeMap<usize, (u64, u64, Vec<u8>)>,
     /// Functions: name, section, address in the file, length.
     pub(crate) functions: Vec<(String, usize, u64, u64)>,

@@ -139,7 +139,7 @@ fn create_llvm_prof_reads_the_ranges() {
             .arg(file("binary", &program.path))
             .arg(file("out", &profile));
         tool::run(&mut generate);
-        // It prints names of inlined functions from memory that it has given back.
+        // llvm-profgen prints names of inlined functions from memory that it has freed.
         let text = String::from_utf8_lossy(&std::fs::read(&profile).unwrap()).into_owned();
         let bytes = std::fs::read(&program.path).unwrap();
         let parsed = object::File::parse(&*bytes).unwrap();

@@ -6,7 +6,7 @@ use crate::elf::{LOOP, Program, elf, write_loop};
 use crate::run::{Folder, details, export, lines};
 use crate::writer::{File, mmap2, stack, turns};
 
-/// Stacks of three processes; of each five stacks two repeat their newest entry, if that is asked for.
+/// Stacks of three processes. On request, two of every five stacks repeat their newest entry.
 fn recording(repeat_newest: impl Fn(usize) -> bool) -> File {
     let mut records = Vec::new();
     let bases = [0x5500_0000_0000_u64, 0x5600_1234_5000, 0x7f00_0000_0000];

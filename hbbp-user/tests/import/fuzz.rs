@@ -152,7 +152,7 @@ fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// A profile, the message in one section of which is changed; its frame is as it should be.
+/// A profile with a changed message in one section; its frame is valid.
 fn with_mutated_section(file: &[u8], seed: u64) -> Vec<u8> {
     const HEADER: usize = 36;
     let (head, mut remainder) = file.split_at(12);

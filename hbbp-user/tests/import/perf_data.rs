@@ -28,7 +28,7 @@ fn file_pipe_and_compressed_give_the_same() {
         export(&path, &["--binary", &program, "--format", "streams"])
     };
     let plain = streams(recording().bytes());
-    // Of five streams of a stack one passes the jump: the loop is left by falling through to the call.
+    // One of the five streams of a stack passes the jump: the loop is left by falling through to the call.
     assert_eq!(
         lines(&plain, "S "),
         [

@@ -1,4 +1,4 @@
-//! Texts that others made from recordings: those of perf script, and BOLT's.
+//! Texts that other tools made from recordings: perf script and BOLT.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Threads of recordings: kept separate where that is asked for, with the same sums.
+//! Threads of recordings: kept separate on request, with the same sums.
 
 use std::collections::BTreeMap;
 use std::path::Path;

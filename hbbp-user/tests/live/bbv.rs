@@ -92,7 +92,7 @@ fn threads_have_vectors_of_their_own_that_sum_to_the_process() {
         first.intervals,
         second.intervals
     );
-    // The work of the kernel belongs to the thread that asked for it.
+    // Kernel work belongs to the thread that requested it.
     assert!(second.user < second.kernel && first.kernel < first.user / 2.0);
     for name in [
         "simpoints",
@@ -112,7 +112,7 @@ fn threads_have_vectors_of_their_own_that_sum_to_the_process() {
         .sum();
     assert!((sum - 1.0).abs() < 1e-4, "{weights}");
 
-    // Of each thread, the file says a total that is the sum of its vectors.
+    // The file states a total for each thread, which is the sum of its vectors.
     for (name, read) in [("bb.out", &first), ("bb.out.2", &second)] {
         let text = std::fs::read_to_string(directory.join(name)).unwrap();
         assert!(text.contains("#   Intervals are spans of time"), "{text}");

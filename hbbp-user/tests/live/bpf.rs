@@ -63,8 +63,8 @@ fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
     let (imul, xor, add) = (amount("IMUL"), amount("XOR"), amount("ADD"));
     let kernel = number(&report["accounting"]["in_mix"]["kernel"]);
     println!("IMUL {imul}, XOR {xor}, ADD {add} of {kernel} kernel samples");
-    // Each instruction of the program is as often in it, but for an XOR at its start, of which one or two samples are had
-    // in a run; and the program is nearly all that this process does.
+    // Each instruction of the program has the same share, except an XOR at its start with one or two samples in a run. This
+    // process executes little else.
     assert!(kernel < 3 * (imul + xor + add), "{report:#}");
     assert!(
         imul.abs_diff(xor) <= 10 && xor.abs_diff(add) <= 10,
@@ -100,7 +100,7 @@ fn bytes_of_the_dump(snapshot: &Snapshot, dump: &[u8]) -> usize {
             continue;
         };
         for (at, byte) in (from as usize..).zip(&text.bytes) {
-            // The kernel fills the rest of its last page with breakpoints; the dump ends with the program.
+            // The kernel fills the remainder of its last page with breakpoints; the dump ends with the program.
             if let Some(compiled) = dump.get(at) {
                 assert_eq!(byte, compiled, "byte {at} of {}", module.name);
                 same[at] = true;

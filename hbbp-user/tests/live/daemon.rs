@@ -1,4 +1,4 @@
-//! `hbbp-sys daemon`: its segments hold all of the time, whatever ends it, and whatever the disk does.
+//! `hbbp-sys daemon`: its segments cover the whole time, however it ends and whatever the disk does.
 
 mod budget;
 mod disk;
@@ -29,7 +29,7 @@ use super::{kernel, number, program, report, report_of, run};
 /// How long a daemon may take for what is waited for; a busy machine takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Length in ns of a segment below which one sample of rounding is more than a percent.
+/// A sample that is rounded up or down is more than a percent of a segment shorter than this, in ns.
 const SHORT: u64 = 500_000_000;
 
 /// Times that a daemon is killed, unless HBBP_KILLS says otherwise.
@@ -137,7 +137,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The segments; none where the daemon has not made its directory yet.
+/// The segments; none if the daemon has not made its directory yet.
 fn names(folder: &Path) -> Vec<Name> {
     let listing = Listing::read(folder).unwrap_or_default();
     nests(&listing.names())

@@ -19,7 +19,7 @@ fn send(child: &Child, signal: i32) {
     assert_eq!(unsafe { libc::kill(child.id().cast_signed(), signal) }, 0);
 }
 
-/// How the child ends by itself; `None` where it does not.
+/// How the child ends by itself; `None` if it does not.
 fn end_of(child: &mut Child) -> Option<i32> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {

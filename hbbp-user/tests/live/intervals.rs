@@ -73,7 +73,7 @@ fn profiles_of_intervals_close_every_sum() {
             0 < in_mix && 98 * counted <= 100 * in_mix,
             "{in_mix} of {counted}"
         );
-        // Of other programs that run meanwhile some may end too soon; ours does not.
+        // Other programs that run meanwhile may end too soon; ours does not.
         let spinning = format!("pid={}", loads[1].0.id());
         let arguments = [
             "report",

@@ -140,7 +140,7 @@ impl Drop for Datagrams {
 pub(crate) struct SmallDisk(String);
 
 impl SmallDisk {
-    /// Over this folder; `None` where nothing can be mounted.
+    /// Over this folder; `None` if nothing can be mounted.
     pub(crate) fn mount(path: &str) -> Option<Self> {
         let mount = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs", path])

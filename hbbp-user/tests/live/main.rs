@@ -40,7 +40,7 @@ use serde_json::Value;
 
 static KERNEL: Mutex<()> = Mutex::new(());
 
-/// The kernel for the test alone, or `None` where the test must skip.
+/// The kernel for the test alone, or `None` if the test must skip.
 fn kernel() -> Option<MutexGuard<'static, ()>> {
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         return Some(KERNEL.lock().unwrap_or_else(PoisonError::into_inner));

@@ -132,7 +132,7 @@ fn kernel_code_counts_for_the_process_that_entered_it() {
 pub(super) struct Cgroup(pub(super) PathBuf);
 
 impl Cgroup {
-    /// A new one of this name, `None` where the unified hierarchy is not mounted or cannot be written.
+    /// A new one of this name, `None` if the unified hierarchy is not mounted or cannot be written.
     pub(super) fn named(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());

@@ -159,7 +159,7 @@ impl Tracing {
         std::fs::write(self.0.join(file), value).unwrap();
     }
 
-    /// A probe at an offset of a file; `None` where the kernel has none.
+    /// A probe at an offset of a file; `None` if the kernel has none.
     pub(super) fn probe(&self, file: &Path, offset: u64) -> Option<Probe<'_>> {
         let probe = format!("p:hbbp/live {}:{offset:#x}", file.display());
         std::fs::write(self.0.join("uprobe_events"), probe).ok()?;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::load::built;
 use super::{kernel, number, run};
 
-/// A loop around two, of which the second divides; each is on lines of its own.
+/// A loop around two inner loops, the second of which divides; each is on lines of its own.
 const SOURCE: &str = "#include <stdlib.h>
 #define KEPT(x) __asm__ volatile(\"\" : \"+r\"(x))
 __attribute__((noinline)) unsigned long work(unsigned long rounds)
@@ -131,7 +131,7 @@ fn clock_alone_gives_only_time_by_loop_and_line() {
     assert!((within(DIVIDING) / amount(dividing) - 1.0).abs() < 0.02);
     assert!((within(OUTER) / amount(outer) - 1.0).abs() < 0.02);
 
-    // Nothing is reported that no event counted, and the text says so.
+    // Figures without a counted event are not reported, and the text says so.
     for it in &loops {
         for name in ["iterations", "invocations", "trips", "cpi", "time"] {
             assert!(it[name].is_null(), "{name}: {it}");

@@ -18,7 +18,7 @@ fn package_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("package")
 }
 
-/// The output of a command that must succeed; `None` where there is no such program.
+/// The output of a command that must succeed; `None` if there is no such program.
 fn output(command: &mut Command) -> Option<String> {
     let output = command.output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

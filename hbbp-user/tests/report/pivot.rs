@@ -145,7 +145,7 @@ fn whole_samples_have_one_total() {
     }
 }
 
-/// Of filtered samples, shares are those of the estimates: never more than all.
+/// Shares of filtered samples are those of the estimates, so they never exceed 100 %.
 #[test]
 fn filtered_shares_are_parts_of_their_column() {
     let rows = [Axis::named("extension", &[]).unwrap()];
@@ -160,7 +160,7 @@ fn filtered_shares_are_parts_of_their_column() {
     let names = report["mix"]["columns"].as_array().unwrap().iter();
     for (name, cell) in names.zip(total["cells"].as_array().unwrap()) {
         let share = cell["share"].as_f64().unwrap();
-        // Of the packed instructions, ADDPS has 30 hits and VMOVUPS 20; ADDSS is the only scalar one.
+        // Among the packed instructions, ADDPS has 30 hits and VMOVUPS 20; ADDSS is the only scalar one.
         let expected = if name[0] == "packed" { 0.6 } else { 1.0 };
         assert!(close(share, expected), "{name}: {share}");
     }
@@ -194,7 +194,7 @@ fn overlapping_groups_have_rows_of_their_own() {
     for ((name, amount), (expected, hits)) in rows.iter().zip(expected) {
         assert!(*name == expected && close(*amount, hits * period), "{rows:?}");
     }
-    // A filter takes what is in the group, whatever else it is in.
+    // A filter selects every member of the group, including those of several groups.
     assert!(close(mixes[1].total.amount, 90.0 * period));
     assert!(close(mixes[2].total.amount, 30.0 * period));
 }

@@ -69,8 +69,8 @@ fn outcomes(requirement: &str, n: u32, share: f64, confidence: &str) -> [u32; 3]
     outcomes
 }
 
-/// Of 500 runs whose share is the limit itself, at most the stated part alarms; 5 % of 500 are 25, and chance adds two
-/// standard deviations of 5.
+/// At most the stated part of 500 runs whose share equals the limit raises an alarm. 5 % of 500 are 25, and two standard
+/// deviations of 5 are added.
 #[test]
 fn false_alarms_are_at_most_the_stated_level() {
     for share in [0.003, 0.015, 0.15] {
@@ -95,7 +95,7 @@ fn programs_that_differ_are_distinguished() {
     assert!(450 <= failed);
     assert_eq!(outcomes("mnemonic=VMOVUPS>1%", 5000, 0.0, "95"), [0, 0, 500]);
     assert_eq!(outcomes("mnemonic=VMOVUPS<0.1%", 5000, 0.0, "95"), [500, 0, 0]);
-    // Of 100 samples that show nothing, up to 3 % are left at 95 %.
+    // After 100 samples that show nothing, up to 3 % remain possible at 95 %.
     assert_eq!(outcomes("mnemonic=VMOVUPS>1%", 100, 0.0, "95"), [0, 500, 0]);
     assert_eq!(outcomes("mnemonic=VMOVUPS>4%", 100, 0.0, "95"), [0, 0, 500]);
 }

@@ -131,7 +131,7 @@ proptest! {
         }
     }
 
-    /// With counts as a machine can have them, the samples add up.
+    /// With realistic counts, the samples add up.
     #[test]
     fn report_of_any_recording_adds_up(mut snapshot in strategy::snapshot(), runs in 0_u64..1_000) {
         for event in &mut snapshot.run.events {

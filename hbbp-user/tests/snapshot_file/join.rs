@@ -208,7 +208,7 @@ fn names(snapshot: &Snapshot) -> Vec<String> {
 
 #[test]
 fn ended_images_of_one_name_are_one_where_they_are_many() {
-    // Of the first name eighteen, one of which still runs; of the others seventeen, one of which still runs.
+    // The first name has eighteen images and each of the others seventeen; one image of each still runs.
     let snapshot = storm(52);
     let all: Vec<ProcessIdx> = (1..=52).map(ProcessIdx).collect();
     let mut few = snapshot.clone();

@@ -16,7 +16,7 @@ use super::{random_below, small};
 const STRANGER: u32 = 65_534;
 const CALLER: u32 = 4711;
 
-/// The program of a small recording, of which anybody can make a profile; every machine has it.
+/// The program of a small recording that anybody can make into a profile; every machine has it.
 const PROGRAM: &str = "/bin/true";
 
 /// Writes a recording of a stream of the first instruction of [`PROGRAM`] (its entry point: elf(5), `e_entry`).

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Independent runs of the mixed workload, for the standard errors.
     #[arg(long, default_value_t = 20)]
     repeat: usize,
-    /// Where profiles and references are kept; what is there is not recorded again.
+    /// Directory of profiles and references; existing ones are not recorded again.
     #[arg(long, default_value = "target/vm/ablation")]
     profiles: PathBuf,
     #[command(flatten)]
@@ -46,7 +46,7 @@ enum Figure {
     Calibration,
 }
 
-/// The stages as rule files name them, and what each is there for.
+/// The stages by their names in rule files, with the purpose of each.
 const STAGES: [(&str, Figure); 12] = [
     ("balance", Figure::Error),
     ("chance", Figure::Error),

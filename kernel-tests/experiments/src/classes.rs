@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Run each workload this many times as long, with periods that are as many times as long.
     #[arg(long, default_value_t = 1)]
     longer: u32,
-    /// Where profiles and references are kept; what is there is not recorded again.
+    /// Directory of profiles and references; existing ones are not recorded again.
     #[arg(long, default_value = "target/vm/classes")]
     profiles: PathBuf,
     #[command(flatten)]

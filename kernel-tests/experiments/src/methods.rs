@@ -11,8 +11,8 @@
 //! | lbr | branch stacks of taken branches alone |
 //! | hybrid | both, by the rule of this program |
 //!
-//! Addresses of `:pp` are those of the instruction itself: the kernel corrects them, or the processor since Haswell. So ip+1 is
-//! to reach precise-prime. The blocks are those of the reference, the same for all methods.
+//! Addresses of `:pp` are those of the instruction itself: the kernel corrects them, or the processor since Haswell. So ip+1
+//! should equal precise-prime. The blocks are those of the reference, the same for all methods.
 
 use anyhow::{Context as _, Result};
 use clap::Parser;

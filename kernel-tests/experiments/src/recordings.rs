@@ -33,8 +33,8 @@ const TIME_TRIGGERED: &str = "-b -e cycles -c 20011";
 /// The default rule, on stacks as recorded.
 const AS_RECORDED: &str = "name recorded\nstreams balanced\nwithout weights\nlbr\n";
 
-/// Instructions in millions, part of the kernel in %; stacks; average weighted errors of shares in %: of all as recorded, of all
-/// with weights, and with weights in each ring.
+/// Columns: instructions in millions, share of the kernel in %, and stacks. Then average weighted errors of shares in %: as
+/// recorded, with weights, and with weights in each ring.
 const TITLES: &str = "workload       M instr. %kernel   stacks recorded weighted   kernel     user";
 
 /// The errors of shares of a workload, as fractions.

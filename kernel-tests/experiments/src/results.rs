@@ -93,7 +93,7 @@ fn origin() -> Result<Value> {
     }))
 }
 
-/// The commit that is checked out, `-dirty` where files of it are changed; `None` where git knows no commit.
+/// The commit that is checked out, `-dirty` where files of it are changed; `None` if git knows no commit.
 fn commit() -> Option<String> {
     let git =
         |args: &[&str]| host::output(Command::new("git").arg("-C").arg(host::workspace()).args(args)).ok();

@@ -149,7 +149,7 @@ impl Pairs {
 }
 
 impl Columns {
-    /// The pair of a block, with weight and errors not yet as parts of its recording; `None` where there is nothing to learn.
+    /// The pair of a block, with weight and errors not yet as parts of its recording; `None` if there is nothing to learn.
     fn pair(&self, line: &StringRecord, workload: usize, weighing: Weighing) -> Result<Option<Pair>> {
         let reference = number(line, self.reference)?;
         let off = |column| Ok::<f64, anyhow::Error>((number(line, column)? - reference).abs());
@@ -196,7 +196,7 @@ mod tests {
 
     const TITLES: &str = "ring,module,function,address,reference,ebs,lbr,hybrid,instructions,biased";
 
-    /// Two blocks of 10 and 2 instructions, one without executions, one of which both say the same, and the remainder.
+    /// Two blocks of 10 and 2 instructions, one without executions, one for which both methods agree, and the remainder.
     const LINES: &str = "user,a,f,0x1,600,500,580,580,10,0\nuser,a,\"g(a, b)\",0x2,200,190,250,190,2,1\n\
                          user,a,f,0x3,0,50,0,0,5,0\nuser,a,f,0x4,100,90,110,110,5,0\nkernel,,,,100,0,0,0,,\n";
 

@@ -209,7 +209,7 @@ impl Cpu {
         wanted
     }
 
-    /// Cycles from the branch before it to the branch of this number, as a record shows them; 0 where that one is forgotten.
+    /// Cycles from the branch before it to the branch of this number, as a record shows them; 0 if that one is forgotten.
     pub(crate) fn cycles_since_branch(&self, number: u64) -> u16 {
         let Some(before) = number.checked_sub(1) else {
             return 0;

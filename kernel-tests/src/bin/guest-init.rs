@@ -43,7 +43,7 @@ fn say(line: &str) {
 
 fn run() -> Result<i32> {
     mount("devtmpfs", "/dev")?;
-    // The processor has no random numbers, and programs that start wait until the kernel has some.
+    // The emulated CPU has no RDRAND, and programs block at their start until the kernel has random numbers.
     add_entropy(&[0; 32], 256)?;
     mount("proc", "/proc")?;
     mount("sysfs", "/sys")?;

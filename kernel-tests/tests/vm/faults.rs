@@ -151,7 +151,7 @@ fn entries_of_a_wrong_path_are_marked() {
 #[test]
 #[ignore = "runs in --all"]
 fn interrupt_entries_are_filtered_out() {
-    // Of a user address to a kernel address: a system call or an interrupt; only the first stays.
+    // From a user address to a kernel address: a system call or an interrupt; only the first is kept.
     let enters = |entry: &Branch| entry.from >> 63 == 0 && entry.to >> 63 == 1;
     let entered = |seen: &Witnessed| {
         let entries = seen

@@ -104,7 +104,7 @@ fn exact(hardware_profile: &str, quirk: Quirk) -> Option<BTreeMap<&'static str, 
     let machine = support::machine("6.12")?;
     let mut setup = Setup::new(hardware_profile.to_owned());
     (setup.period, setup.branch_period) = PERIODS;
-    // Drains at each patch of the kernel's text skip samples, and here every one is to reach the programs.
+    // Drains at patches of the kernel's text skip samples, and here every sample should reach the programs.
     setup.options = vec!["--text-once".to_owned()];
     let machine = machine
         .clock(setup.clock)

@@ -66,7 +66,7 @@ fn losses_are_all_counted(series: &str, cpus: u32, load: &str) {
         if queue_was_full == 0 {
             return assert_near(series, &measured);
         }
-        // A CPU that is alone goes by the clock of instructions, whatever the host does.
+        // A single CPU uses the clock of instructions, whatever the host does.
         assert!(
             1 < cpus,
             "{queue_was_full} samples found the queue of the PMU full"
@@ -101,7 +101,7 @@ fn assert_near(series: &str, measured: &Measured) {
         .iter()
         .filter_map(|source| source["source"].as_str())
         .collect();
-    // Too few samples for long blocks to take them; both sources are there.
+    // Too few samples for long blocks to use them; both sources have data.
     assert_eq!(sources, ["LBR"], "{:#}", measured.report);
     let errors = measured.rings.whole.average_weighted_error;
     assert!(errors.ebs.is_some_and(|error| error < 0.2), "{errors:?}");

@@ -96,7 +96,7 @@ fn branches_add_up_on_zen_4() {
 /// Largest residual of a Skylake: copies that are counted as iterations of a loop of one block, or the reverse, are 3
 /// %.
 const RESIDUAL_OF_SKYLAKE: f64 = 0.003;
-/// Largest error of a Skylake. Chance of a run of this length gives half a percent and seldom one; means over the
+/// Largest error of a Skylake. Chance of a run of this length gives half a percent and rarely one; means over the
 /// suite, compared with a processor that repeats no entry, are in `results/skylake.txt`.
 const ERROR_OF_SKYLAKE: f64 = 0.015;
 

@@ -33,7 +33,7 @@ fn recorded(hardware_profile: &str, events: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// The errors with and without a stage of the estimate; `None` where there is no emulated machine.
+/// The errors with and without a stage of the estimate; `None` if there is no emulated machine.
 fn compared_errors(events: &str, hardware_profile: &str, stage: &str) -> Option<[Errors; 2]> {
     let recorded = recorded(hardware_profile, events)?;
     let rule = recorded.outcome().directory().join("recorded.rule");

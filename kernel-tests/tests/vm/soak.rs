@@ -59,7 +59,7 @@ fn intervals<'a>(names: impl Iterator<Item = &'a str>) -> Vec<u64> {
     numbers
 }
 
-/// Every interval is there, all samples are accounted for, memory does not grow, and the kernel does not complain.
+/// No interval is missing, all samples are accounted for, memory does not grow, and the kernel does not complain.
 #[test]
 #[ignore = "runs in --all"]
 fn daemon_among_everything_at_once_keeps_every_interval() {
@@ -99,7 +99,7 @@ fn daemon_among_everything_at_once_keeps_every_interval() {
         events.iter().any(|event| event["unit"] == "taken_branches"),
         "{report:#}"
     );
-    // Of the last quarter and the second, the least: what an interval takes for a moment comes and goes.
+    // The minimum over the last quarter and over the second: what an interval takes for a moment comes and goes.
     let least = |marks: &[u64]| marks.iter().copied().min().unwrap();
     let (second, last) = (least(&anonymous[3..6]), least(&anonymous[9..]));
     assert!(last * 4 <= second * 5, "{second} kB, then {last} kB");
@@ -153,7 +153,7 @@ hbbp-sys report --format json --top 1 /tmp/segments"
     }
 }
 
-/// The date steps forward and back: each interval is there once, and the whole folder is read.
+/// The date steps forward and back: each interval occurs once, and the whole folder is read.
 #[test]
 #[ignore = "runs in --all"]
 fn steps_of_the_date_lose_no_interval() {
@@ -169,7 +169,7 @@ busybox sleep 4";
     };
     let left = left(machine.without_driver(), "--interval 1s --cpu-budget 100%", STEPS);
     assert!(15 <= left.n_intervals, "{}", left.n_intervals);
-    // After each step a run of its own begins, as after a suspend.
+    // The daemon begins a new run after each step of the clock, as it does after a suspend.
     assert_eq!(left.runs.len(), 4, "{:#?}", left.runs);
     // A clock of a thousand samples a second.
     let due = left

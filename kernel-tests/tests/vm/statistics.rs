@@ -39,7 +39,7 @@ fn periods_change_at_drains_and_expected_samples_add_up() {
     let residuals = measured.report["residuals"].as_array().unwrap();
     assert_eq!(residuals.len(), 2, "{residuals:#?}");
     for residual in residuals {
-        // A change loses half a period in at least a thousand; the rest is what is not decoded.
+        // A change loses half a period in at least a thousand; the remainder is code that is not decoded.
         assert!(
             residual["relative"].as_f64().unwrap().abs() < 0.01,
             "{residuals:#?}"

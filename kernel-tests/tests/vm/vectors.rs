@@ -167,7 +167,7 @@ fn phases_are_alike_by_their_weights() {
     assert!(!is_near(&[0.6, 0.4], &[0.52, 0.48]) && !is_near(&[], &[1.0]));
 }
 
-/// Vectors of a program on the emulated machine of a hardware profile; `None` where there cannot be one.
+/// Vectors of a program on the emulated machine of a hardware profile; `None` if there cannot be one.
 fn recorded((source, name, argument): (&str, &str, &str), hardware_profile: &str) -> Option<Outcome> {
     let machine = support::machine("6.12")?;
     let machine = machine.clock(Clock::Instructions).marks(Marks::Events).traced();

@@ -63,7 +63,7 @@ fn program_sizes_match_the_record() {
         for (program, walked) in walked(&fdinfo) {
             let line = format!("{series} {program}{messages} ");
             println!("{line}{walked}");
-            // Of the programs with messages it is enough that the verifier accepts them.
+            // For the programs with messages it is enough that the verifier accepts them.
             if !messages.is_empty() {
                 continue;
             }

@@ -12,7 +12,7 @@ use crate::command;
 /// The file of checksums.
 const CHECKSUMS: &str = "SHA256SUMS";
 
-/// Removes a folder with all that is in it, if it is there.
+/// Removes a folder with its contents, if it exists.
 pub(super) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => {

@@ -139,7 +139,7 @@ fn required(package: &Path) -> Result<String> {
     })
 }
 
-/// The file of the release whose name ends so, of which there is one as each release empties the folder.
+/// The file of the release with this ending. There is one, as each release empties the folder.
 fn the_file(ending: &str) -> Result<PathBuf> {
     let folder = command::workspace().join(FOLDER);
     let entries = fs::read_dir(&folder)

@@ -128,7 +128,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Why this path may not be mentioned in this file, whatever it leads to.
+/// Why this file may not name this path, regardless of what the path leads to.
 fn forbidden(file: &str, path: &str) -> Option<String> {
     let lies_in = |places: &[&str]| places.iter().any(|place| file.starts_with(place));
     let leads_to = |name: &&&str| path == **name || path.starts_with(&format!("{name}::"));

@@ -126,7 +126,7 @@ pub(super) fn messages(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// What says that a text uses words that were given up in prose. Spans of code and options have names.
+/// The findings for words that were given up in prose. Spans of code and options are names, and are left out.
 pub(super) fn given_up(text: &str) -> impl Iterator<Item = String> {
     let prose: Vec<&str> = text.split('`').step_by(2).collect();
     let is_name = |word: &&str| word.contains("--") || word.contains('{');

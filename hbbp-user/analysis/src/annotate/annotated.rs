@@ -54,17 +54,17 @@ pub struct Line {
     pub std_error: f64,
     /// Samples of eventing IPs at it.
     pub samples: u64,
-    /// Time spent at it; `None` where only executions were sampled.
+    /// Time spent at it; `None` if only executions were sampled.
     pub time: Option<Figure>,
-    /// Time for each execution; `None` where executions are too few to divide by.
+    /// Time for each execution; `None` if executions are too few to divide by.
     pub cpi: Option<Figure>,
-    /// Of a branch that was taken, what the processor said of its predictions; `None` where it said nothing.
+    /// How a taken branch was predicted, as recorded by the processor; `None` if it recorded no predictions.
     pub predictions: Option<Predictions>,
     /// Where it is in the source.
     pub source: Option<String>,
-    /// What the source has there; `None` where its file was not found, or was not looked for.
+    /// What the source has there; `None` if its file was not found, or was not looked for.
     pub source_text: Option<String>,
-    /// What the static image has instead of these bytes, at the first of the instructions that differ; empty where it has
+    /// What the static image has instead of these bytes, at the first of the instructions that differ; empty if it has
     /// the same, or is not known.
     pub linked: Vec<String>,
 }
@@ -72,7 +72,7 @@ pub struct Line {
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Block {
-    /// The estimate that counts, with its method and the reason; `None` where no method saw the block.
+    /// The estimate that counts, with its method and the reason; `None` if no method saw the block.
     pub chosen: Option<(Estimate, Method, Reason)>,
     /// By eventing IPs.
     pub ebs: Option<Estimate>,
@@ -82,7 +82,7 @@ pub struct Block {
     pub biased: bool,
 }
 
-/// Predictions of a taken branch, as branch stacks have them. An untaken branch is in no stack.
+/// Predictions of a taken branch, from branch stacks. Branches that were not taken are in no stack.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Predictions {
     /// Occurrences whose prediction is known.
@@ -98,6 +98,6 @@ pub struct Branch {
     pub from: ImageAddr,
     /// Its target.
     pub to: ImageAddr,
-    /// Occurrences in branch stacks; `None` where it is only known from the code.
+    /// Occurrences in branch stacks; `None` if it is only known from the code.
     pub taken: Option<u64>,
 }

@@ -137,7 +137,7 @@ impl From<NotFound> for Advised {
     }
 }
 
-/// Finds the one function that is asked for among the executed code; `locations` are needed for lines of the source.
+/// Finds the one function that is requested among the executed code; `locations` are needed for lines of the source.
 pub fn find(
     snapshot: &Snapshot,
     heat: &[Heat],
@@ -309,7 +309,7 @@ fn close(heat: &[Heat], name: &str) -> Vec<String> {
         };
         near.extend(distance.map(|distance| (distance, format!("`{shown}`"))));
     }
-    // Of equally near names the hottest come first, as the sort is stable.
+    // Among names at the same distance the hottest come first, as the sort is stable.
     near.sort_by_key(|(distance, _)| *distance);
     let mut seen = BTreeSet::new();
     let names = near
@@ -319,7 +319,7 @@ fn close(heat: &[Heat], name: &str) -> Vec<String> {
     names.take(MOST).collect()
 }
 
-/// Levenshtein's distance of two names in characters; `None` where it is more than `most`.
+/// Levenshtein's distance of two names in characters; `None` if it is more than `most`.
 fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     if most < a.len().abs_diff(b.len()) {

@@ -19,7 +19,7 @@ use hbbp_model::addr::ImageAddr;
 use hbbp_model::names::Demangle;
 use hbbp_model::snapshot::{EventIdx, Module, ModuleIdx, Snapshot};
 
-/// The annotated code of a function; `None` where its module or its text is not in the profile.
+/// The annotated code of a function; `None` if its module or its text is not in the profile.
 ///
 /// `source` says where an instruction is in the source, and `linked` what a static image has instead of the bytes of a
 /// version, where these are known.

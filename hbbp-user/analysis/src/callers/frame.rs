@@ -32,7 +32,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Of the instructions `first..end` of a text, whose code has this many bits; `first` begins the function.
+    /// Frame state after the instructions `first..end` of a text with this bitness; `first` begins the function.
     pub(super) fn new(text: &Text, blocks: &TextBlocks, first: u32, end: u32, bits: u32) -> Self {
         let mut frames = Self {
             first,

@@ -43,7 +43,7 @@ pub(crate) struct Charged {
 }
 
 impl Callers {
-    /// The callers of a run; `None` where no chain was sampled.
+    /// The callers of a run; `None` if no chain was sampled.
     pub(crate) fn new(estimated: &Estimated<'_>) -> Option<Self> {
         let (snapshot, map) = (estimated.snapshot(), estimated.map());
         let chains = &estimated.located().chains;

@@ -137,7 +137,7 @@ fn callers_are_proved_by_the_code_that_they_called() {
         ..ends
     };
     let cases: [(Sampled<'_>, &[u64], Ends); 9] = [
-        // In the body of a function with a frame pointer, whatever is on top of the stack.
+        // In the body of a function with a frame pointer, the top of the stack does not matter.
         ((0x14, 0x9, &[0x9], 1), &[0x4], ends),
         // A function without a frame has its return address on top of the stack, and its caller's above the frame pointer.
         ((0x21, 0x19, &[0x9], 1), &[0x14, 0x4], ends),

@@ -18,7 +18,7 @@ pub struct Change {
     pub key: Vec<String>,
     /// Share of all in both profiles, 0 to 1.
     pub shares: [Figure; 2],
-    /// Amount per unit of work in both profiles, where one was asked for.
+    /// Amount per unit of work in both profiles, if one was requested.
     pub amounts: Option<[Figure; 2]>,
     /// Second less first: of amounts where there are any, else of shares.
     pub change: Figure,

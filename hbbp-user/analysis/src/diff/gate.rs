@@ -17,7 +17,7 @@ pub struct Condition {
     filters: Vec<Filter>,
     /// What is compared.
     pub measure: Measure,
-    /// Of shares the difference, 0 to 1; of amounts the ratio less 1.
+    /// For shares the difference, from 0 to 1; for amounts the ratio minus 1.
     limit: Limit,
 }
 

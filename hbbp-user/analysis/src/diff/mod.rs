@@ -98,7 +98,7 @@ impl Side<'_> {
         self.over(cell, self.mix.all.amount)
     }
 
-    /// Amount of a cell per unit of work; `None` where no work is asked for.
+    /// Amount of a cell per unit of work; `None` if no work is requested.
     pub fn amount(&self, cell: Option<Cell>) -> Option<Figure> {
         let work = self.work?;
         let amount = self.over(cell, work.units.value);

@@ -15,7 +15,7 @@ use hbbp_model::addr::Ring;
 pub(super) struct Address {
     /// Number of its location.
     pub(super) location: usize,
-    /// What is there, in the version of the text that was added last; `None` where no code is known.
+    /// What is there, in the version of the text that was added last; `None` if no code is known.
     instruction: Option<Instruction>,
     pub(super) amounts: Amounts,
 }

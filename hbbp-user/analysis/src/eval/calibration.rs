@@ -14,7 +14,7 @@ const ERRORS: f64 = 2.0;
 pub(super) const FUNCTIONS: [Dimension; 3] = [Dimension::Ring, Dimension::Module, Dimension::Function];
 
 impl Calibration {
-    /// That of a mix by mnemonic, and of one by [`FUNCTIONS`]. `None` where the reference leaves code out or counts
+    /// That of a mix by mnemonic, and of one by [`FUNCTIONS`]. `None` if the reference leaves code out or counts
     /// otherwise, or nothing was executed.
     pub(super) fn of(mix: &Mix, functions: &Mix, evaluation: &Evaluation) -> Option<Self> {
         if 0.0 < evaluation.left_out || evaluation.iterates {

@@ -15,11 +15,11 @@ pub struct Evaluation {
     pub(super) mnemonics: BTreeMap<(usize, String), Amounts>,
     /// By block of the reference, with its location, in instructions.
     pub(super) blocks: Vec<(usize, Amounts)>,
-    /// By address; empty where the reference has none.
+    /// By address; empty if the reference has none.
     pub(super) addresses: Vec<Amounts>,
-    /// The blocks of the profile, for rules to be learnt from; `None` where the reference has no addresses.
+    /// The blocks of the profile, for rules to be learnt from; `None` if the reference has no addresses.
     pub pairs: Option<Pairs>,
-    /// Near taken branches of the reference, user code and kernel; `None` where it does not count them.
+    /// Near taken branches of the reference, user code and kernel; `None` if it does not count them.
     pub taken: Option<f64>,
     /// Instructions of the profile that the reference does not count, by the hybrid.
     pub left_out: f64,
@@ -29,7 +29,7 @@ pub struct Evaluation {
     pub samples: f64,
     /// As `samples`.
     pub stacks: f64,
-    /// How near the estimates of executions are for their standard errors; `None` where that can't be said.
+    /// How near the estimates of executions are for their standard errors; `None` if that can't be said.
     pub calibration: Option<Calibration>,
 }
 
@@ -46,7 +46,7 @@ pub struct Calibration {
     pub mnemonics: u64,
     /// Those of them that are within two standard errors.
     pub within: u64,
-    /// Functions of known modules that the reference has [`SAMPLES`] of; none where it has no addresses.
+    /// Functions of known modules that the reference has [`SAMPLES`] of; none if it has no addresses.
     pub functions: u64,
     /// Those of them that are within two standard errors.
     pub functions_within: u64,
@@ -59,7 +59,7 @@ impl Evaluation {
     }
 
     /// Half the sum of the absolute differences of the shares of all addresses, as a fraction: the part of the executions that
-    /// a method has at the wrong address. `None` where the reference has no addresses, or a side no executions.
+    /// a method has at the wrong address. `None` if the reference has no addresses, or a side no executions.
     pub fn distance(&self, method: Method) -> Option<f64> {
         let mut all = Amounts::default();
         self.addresses.iter().for_each(|one| all.add(one));

@@ -91,7 +91,7 @@ impl Group {
         total
     }
 
-    /// The average weighted error of a method, as a fraction; `None` where the reference has nothing.
+    /// The average weighted error of a method, as a fraction; `None` if the reference has nothing.
     pub fn average_weighted(&self, method: Method) -> Option<f64> {
         let column = |of: &dyn Fn(&Amounts) -> f64| -> BTreeMap<String, f64> {
             let column = self
@@ -106,7 +106,7 @@ impl Group {
     }
 
     /// The average weighted error of shares: each side is divided by its total, so that a scale which is wrong for all does not
-    /// count. `None` where the reference has nothing.
+    /// count. `None` if the reference has nothing.
     pub fn share_error(&self, method: Method) -> Option<f64> {
         let total = self.total();
         let shares = self.mnemonics.values().map(|amounts| amounts.shares(&total));
@@ -114,7 +114,7 @@ impl Group {
         (0.0 < total.reference).then(|| off.sum())
     }
 
-    /// The accuracy error of the blocks by a method, as a fraction; `None` where the reference has nothing.
+    /// The accuracy error of the blocks by a method, as a fraction; `None` if the reference has nothing.
     pub fn block_error(&self, method: Method) -> Option<f64> {
         // The amounts are instructions already: each counts one.
         let blocks = self.blocks.iter();

@@ -160,7 +160,7 @@ impl<'a> Sums<'a> {
     }
 
     fn add(&mut self, charged: &Charged) {
-        // Of each region the outermost frame on the chain, so that the next call entered it from outside.
+        // Finds the outermost frame of each region on the chain. The next call entered the region from outside.
         let mut places: BTreeMap<usize, usize> = BTreeMap::new();
         let chain = std::iter::once(&charged.spender).chain(&charged.calls);
         for (place, at) in chain.enumerate() {

@@ -8,7 +8,7 @@ use super::graph::Digraph;
 /// The dominator tree.
 #[derive(Clone, Debug)]
 pub(super) struct Dominators {
-    /// Of each node, when a walk of the tree enters and leaves it; `None` where no root leads to it.
+    /// For each node, when a walk of the tree enters and leaves it; `None` if it cannot be reached from a root.
     spans: Vec<Option<(usize, usize)>>,
 }
 
@@ -36,7 +36,7 @@ impl Dominators {
 struct Search {
     /// Node of each number; of number 0 one that does not exist.
     nodes: Vec<usize>,
-    /// Number of each node; 0 where it was not reached.
+    /// Number of each node; 0 if it was not reached.
     numbers: Vec<usize>,
     /// Number of the parent of each number.
     parents: Vec<usize>,

@@ -56,7 +56,7 @@ pub struct Entered {
 /// The negative logarithm of 5 %.
 const RULE_OF_THREE: f64 = 3.0;
 
-/// How often control went through a loop; `None` where nothing was recorded that led into it. Samples skid as far as `skid`
+/// How often control went through a loop; `None` if nothing was recorded that led into it. Samples skid as far as `skid`
 /// over an edge, where that is known.
 pub(super) fn rounds(
     function: &Function<'_>,

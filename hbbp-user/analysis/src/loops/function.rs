@@ -96,7 +96,7 @@ pub(super) fn range_at(module: &Module, blocks: &TextBlocks, block: u32) -> Rang
 }
 
 impl<'a> Function<'a> {
-    /// The graph of a range of blocks, of which `ran` were seen to do so, sorted.
+    /// The graph of a range of blocks. `ran` lists the executed ones, sorted.
     pub(super) fn new(
         snapshot: &Snapshot,
         map: &'a BlockMap,
@@ -166,7 +166,7 @@ impl<'a> Function<'a> {
         (Digraph::new(self.nodes.len(), &alive), roots)
     }
 
-    /// How soon a node is taken for a root; `None` where it is none.
+    /// How soon a node is taken for a root; `None` if it is none.
     fn rank(&self, graph: &Digraph, node: usize) -> Option<u8> {
         let is = |all: &[bool]| all.get(node).copied().unwrap_or(false);
         let entered = self.entries.get(node).is_some_and(|entry| 0.0 < entry.hits);

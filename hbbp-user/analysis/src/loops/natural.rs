@@ -104,7 +104,7 @@ pub(super) fn natural_loops(
     found
 }
 
-/// The loops of one header, the outermost first; `None` where that takes too many steps.
+/// The loops of one header, the outermost first; `None` if that takes too many steps.
 fn of_header(
     walk: &mut Walk<'_>,
     header: usize,

@@ -42,9 +42,9 @@ pub struct Loop {
     pub depth: u64,
     /// The innermost of these, as an index.
     pub parent: Option<usize>,
-    /// How often it was followed; `None` where branch stacks do not show it.
+    /// How often it was followed; `None` if branch stacks do not show it.
     pub rounds: Option<Rounds>,
-    /// The calls that led into it, with its inclusive time for each, falling; none where no call chains were sampled.
+    /// The calls that led into it, with its inclusive time for each, falling; none if no call chains were sampled.
     pub callers: Vec<CallSite>,
 }
 

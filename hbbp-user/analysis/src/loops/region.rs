@@ -22,9 +22,9 @@ pub struct Region {
     pub blocks: Vec<u32>,
     /// What these executed, without what they called, in the unit of the estimate.
     pub amount: Figure,
-    /// The time spent in them; `None` where it was not sampled.
+    /// The time spent in them; `None` if it was not sampled.
     pub time: Option<Figure>,
-    /// The time that passed in them and in what they called, of what called itself once; `None` where no call chains were
+    /// The time that passed in them and in what they called, of what called itself once; `None` if no call chains were
     /// sampled.
     pub inclusive: Option<Figure>,
     /// Their source lines as `file:first-last`, once [`super::Loops::locate`] has looked up locations.
@@ -37,7 +37,7 @@ impl Region {
         self.inclusive.or(self.time).unwrap_or(self.amount).value
     }
 
-    /// Time for each instruction; `None` where executions are too few to divide by, or time was not sampled.
+    /// Time for each instruction; `None` if executions are too few to divide by, or time was not sampled.
     pub fn cpi(&self) -> Option<Figure> {
         cpi(self.time?, self.amount)
     }

@@ -21,7 +21,7 @@ pub struct Cell {
     pub samples: f64,
     /// Floating-point operations, for an estimate of executions.
     pub flops: f64,
-    /// Time that passed at the instructions, in [`Mix::time_unit`], where it is asked for and was sampled.
+    /// Time that passed at the instructions, in [`Mix::time_unit`], if it is requested and was sampled.
     pub time: Option<Figure>,
     /// Bytes of distinct executed instructions.
     pub bytes: u64,
@@ -60,15 +60,15 @@ pub struct Mix {
     pub columns_by: Vec<Axis>,
     /// What the instructions of the table passed.
     pub filters: Vec<Filter>,
-    /// The figures that are asked for.
+    /// The figures that are requested.
     pub values: Vec<Value>,
     /// What the amounts are.
     pub unit: Unit,
-    /// What time is counted in, where it is asked for and was sampled.
+    /// What time is counted in, if it is requested and was sampled.
     pub time_unit: Option<EventUnit>,
     /// The columns: kernel and user where they are the rings, others by falling total.
     pub columns: Vec<Column>,
-    /// The lines, in the order that was asked for.
+    /// The lines, in the order that was requested.
     pub rows: Vec<Row>,
     /// The sum over all lines.
     pub total: Cell,
@@ -96,7 +96,7 @@ impl Cell {
 }
 
 impl Cell {
-    /// Time for each execution; `None` where executions are too few to divide by.
+    /// Time for each execution; `None` if executions are too few to divide by.
     pub fn cpi(&self) -> Option<Figure> {
         let executions = Figure {
             value: self.amount,

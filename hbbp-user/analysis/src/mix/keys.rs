@@ -225,7 +225,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The half of the function that the block belongs to, where it is that of the block before and nothing else is asked for.
+    /// The cached half-key of the function, if the block is in the same function as the last one and no finer key is requested.
     fn location_of_function(&self) -> Option<u32> {
         let (last, location) = self.last_function?;
         (self.depends_on <= DependsOn::Function && self.sites.function() == Some(last)).then_some(location)

@@ -14,7 +14,7 @@ use super::{mitigation, patch};
 use hbbp_code::blocks::Flow;
 
 impl Axis {
-    /// All values that it can have; `None` where they depend on the run, or are numbers or too many.
+    /// All values that it can have; `None` if they depend on the run, or are numbers or too many.
     pub fn known_values(&self) -> Option<Vec<String>> {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let dimension = match self {

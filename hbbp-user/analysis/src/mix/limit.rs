@@ -19,7 +19,7 @@ pub enum Side {
 }
 
 impl Limit {
-    /// Splits a text at its last `<` or `>` into what the limit is about and the limit, a number with `%`. `None` where the
+    /// Splits a text at its last `<` or `>` into what the limit is about and the limit, a number with `%`. `None` if the
     /// text has another form.
     pub(crate) fn split(text: &str) -> Option<(&str, Self)> {
         let at = text.rfind(['<', '>'])?;

@@ -25,7 +25,7 @@ const MOST_PERIODS: usize = 60;
 pub struct OverTime {
     /// The periods, in ns from the start of the first interval.
     pub periods: Vec<Range<u64>>,
-    /// Of each block in [`hbbp_estimate::BlockCounts::blocks`], its part in the periods that have one.
+    /// For each block of [`hbbp_estimate::BlockCounts::blocks`], its share in each period in which it was executed.
     of_blocks: Vec<Vec<Part>>,
     /// The same of all blocks together.
     of_all: Vec<Part>,

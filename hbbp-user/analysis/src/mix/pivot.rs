@@ -150,7 +150,7 @@ impl Table<'_> {
                 };
                 (number, column)
             })
-            // A column of which the filters leave nothing is not shown, except those of the rings.
+            // Columns that the filters leave empty are not shown, except those of the rings.
             .filter(|(_, column)| 0.0 < column.total.amount || is_by_ring(query))
             .collect();
         if !is_by_ring(query) {

@@ -41,9 +41,9 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// The estimated share, 0 to 1.
     pub share: f64,
-    /// Its standard error; `None` where nothing was seen.
+    /// Its standard error; `None` if nothing was seen.
     pub std_error: Option<f64>,
-    /// Lower and upper confidence bound of the share, each at the level by itself.
+    /// Lower and upper confidence bound of the share. Each holds on its own at the confidence level.
     pub bounds: (f64, f64),
     /// Samples or branch stacks of the measurement.
     pub samples: f64,

@@ -40,7 +40,7 @@ struct Here<'a> {
     module: &'a Module,
     /// Address of the block.
     start: ImageAddr,
-    /// Of each instruction of kernel text, where that is asked for.
+    /// Of each instruction of kernel text, where that is requested.
     mitigations: Vec<&'static str>,
     /// The same for sites that the kernel patches.
     patches: Vec<&'static str>,

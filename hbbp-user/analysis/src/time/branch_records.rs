@@ -36,7 +36,7 @@ impl Recorded {
 type Changes = BTreeMap<TextIdx, Vec<Recorded>>;
 
 impl Time {
-    /// The time that branch records show; `None` where they hold no cycles.
+    /// The time that branch records show; `None` if they hold no cycles.
     pub(super) fn of_branch_records(
         snapshot: &Snapshot,
         map: &BlockMap,

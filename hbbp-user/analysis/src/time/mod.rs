@@ -75,7 +75,7 @@ impl AddAssign for Amount {
 const TOO_FEW: f64 = 0.25;
 
 impl Time {
-    /// The time of a profile whose figures are executions; `None` where nothing shows it.
+    /// The time of a profile whose figures are executions; `None` if nothing shows it.
     pub(crate) fn new(
         snapshot: &Snapshot,
         located: &Located,
@@ -93,7 +93,7 @@ impl Time {
         })
     }
 
-    /// The time that was sampled in addition to executions; `None` where there is no such sample.
+    /// The time that was sampled in addition to executions; `None` if there is no such sample.
     fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap, counts: &BlockCounts) -> Option<Self> {
         let is_beside = matches!(counts.assignment.unit, Unit::Executions);
         let units = [EventUnit::Cycles, EventUnit::Nanoseconds];
@@ -219,7 +219,7 @@ fn due_for_each(event: &Event) -> f64 {
     }
 }
 
-/// Cycles for each execution; `None` where executions are too few to divide by.
+/// Cycles for each execution; `None` if executions are too few to divide by.
 pub(crate) fn cpi(time: Figure, executions: Figure) -> Option<Figure> {
     let is_known = executions.std_error <= TOO_FEW * executions.value;
     time.over(executions).filter(|_| is_known)

@@ -18,7 +18,7 @@ pub struct Block {
     pub module: String,
     /// Address of its first instruction in that module.
     pub address: u64,
-    /// Function that covers it; empty where none is known.
+    /// Function that covers it; empty if none is known.
     pub function: String,
     /// Its ring.
     pub ring: Ring,

@@ -157,7 +157,7 @@ const WITH_MODRM: [u8; 256] = {
 };
 
 impl Layout {
-    /// Of the instruction that begins with these bytes, the first one lowest.
+    /// The first byte of the instruction is the lowest.
     #[inline]
     pub(super) fn of(bytes: u64) -> Option<Self> {
         let mut rest = Rest { bytes, len: 0 };
@@ -222,7 +222,7 @@ impl Layout {
     }
 }
 
-/// What follows as well where ModRM.reg selects it; `None` where ModRM.rm selects the instruction, too.
+/// What follows as well where ModRM.reg selects it; `None` if ModRM.rm selects the instruction, too.
 const fn by_reg(opcode: u8, reg: u8) -> Option<u16> {
     match (opcode, reg) {
         // TEST is the only one of group 3 with an immediate value.

@@ -1,5 +1,5 @@
-//! What begins an instruction or a block whatever its own text says: functions, addresses that the CPU reported, and targets of
-//! branches in other text.
+//! Starts of instructions and blocks that the text itself does not show: functions, addresses that the CPU reported, and targets
+//! of branches in other text.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::locate::{Located, Location, TextIdx};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, ModuleIdx, Text};
 
-/// The addresses of which there is text: most targets of calls are not among them.
+/// The addresses that are in known text: most targets of calls are not.
 pub(super) struct Held(Vec<(ModuleIdx, Range<ImageAddr>)>);
 
 impl Held {

@@ -44,7 +44,7 @@ pub struct TextBlocks {
     pub(super) sweep: Arc<Sweep>,
     /// Indices of the first instruction of each block; sorted.
     pub(super) firsts: Box<[u32]>,
-    /// Indices of the instructions that no stream can run past; sorted. Computed lazily.
+    /// Indices of the instructions that no stream can continue after; sorted. Computed lazily.
     pub(super) stops: OnceLock<Box<[u32]>>,
     /// Where to search `firsts`. Computed lazily.
     pub(super) near: OnceLock<Near>,

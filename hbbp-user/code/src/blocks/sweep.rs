@@ -32,7 +32,7 @@ pub(super) struct Sweep {
     pub(super) inside: Vec<u32>,
     /// Targets of direct branches elsewhere, sorted.
     pub(super) outside: Vec<ImageAddr>,
-    /// Indices of the instructions that begin a block whatever is known of other text; sorted.
+    /// Indices of the instructions that begin a block for a reason in this text; sorted. Other text may add more.
     pub(super) firsts: Box<[u32]>,
     /// Whether it met invalid bytes, or a known offset inside an instruction: other known offsets may change it.
     is_ambiguous: bool,
@@ -289,7 +289,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Decodes the instruction at `offset`; its length, or `None` where there is none.
+    /// Decodes the instruction at `offset`; its length, or `None` if there is none.
     fn decode(&mut self, offset: u32) -> Option<u8> {
         let position = usize::try_from(offset).ok()?;
         // Usually the decoder is already at this offset.

@@ -19,7 +19,7 @@ pub struct AddressMap<'a> {
     end: u64,
     /// For each text the first version of its range that has the same bytes.
     first_same: Vec<u32>,
-    /// For each process image its layout, as of the last interval that asked for it.
+    /// The memory layout of each process image, at the last interval that looked it up.
     layouts: Vec<Option<Layout>>,
 }
 

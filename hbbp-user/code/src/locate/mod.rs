@@ -73,14 +73,14 @@ pub struct LocatedBranch {
     pub weight: f64,
     /// The weight of those in the oldest slot.
     pub oldest_weight: f64,
-    /// Occurrences that the processor flagged as mispredicted; `None` where predictions are not known.
+    /// Occurrences that the processor flagged as mispredicted; `None` if predictions are not known.
     pub mispredicted: Option<u64>,
 }
 
 /// Samples of a call chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocatedChain {
-    /// The sampled instruction; `None` where it has no location.
+    /// The sampled instruction; `None` if it has no location.
     pub ip: Option<Location>,
     /// The interrupted instruction, then for each return address its last byte before, innermost first: a call that never comes
     /// back is the end of its text. Only those up to the first without a location.

@@ -13,7 +13,7 @@ pub struct Site {
     pub addr: ImageAddr,
 }
 
-/// The sites of executed addresses of a process image, in the order of `addresses`; `None` where nothing was mapped.
+/// The sites of executed addresses of a process image, in the order of `addresses`; `None` if nothing was mapped.
 ///
 /// If several mappings covered an address over time, the latest one applies.
 pub fn sites(snapshot: &Snapshot, process: ProcessIdx, addresses: &[Va]) -> Vec<Option<Site>> {

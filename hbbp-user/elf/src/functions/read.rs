@@ -85,7 +85,7 @@ impl Reading {
         self.ranges.sort_by_key(|r| r.start);
     }
 
-    /// Notes a table of names and returns its number; `None` where there are more than any real file has.
+    /// Notes a table of names and returns its number; `None` if there are more than any real file has.
     fn add_names(&mut self, file: NameFile, strings: FileOff, suffix: &'static str) -> Option<u8> {
         let number = u8::try_from(self.names.len())
             .ok()

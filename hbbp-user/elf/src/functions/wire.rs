@@ -81,7 +81,7 @@ impl Functions {
         self.ranges.iter().flat_map(value).collect()
     }
 
-    /// Reads the columns; `None` where they do not fit together.
+    /// Reads the columns; `None` if they do not fit together.
     pub(crate) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = FunctionsMessage::decode(bytes).ok()?;
         let n = message.tables.len();

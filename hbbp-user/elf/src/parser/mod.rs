@@ -123,7 +123,7 @@ impl Parser {
         self.ask(&[file])
     }
 
-    /// What an answer says, if it is there or comes within the time that may be waited for answers.
+    /// What an answer says, if it has arrived or arrives within the time that may be waited for answers.
     pub fn wait<'a, T>(&self, answer: &'a mut Answer<T>) -> Option<Option<&'a T>> {
         let (Self::Apart(workers), Answer::Awaited(_)) = (self, &*answer) else {
             return answer.within(Duration::ZERO);

@@ -18,7 +18,7 @@ pub trait Parsed: Sized {
     /// Its bytes in an answer.
     fn encode(&self) -> Vec<u8>;
 
-    /// Reads the bytes of an answer; `None` where they are not one that `parse` could have given.
+    /// Reads the bytes of an answer; `None` if they are not one that `parse` could have given.
     fn decode(bytes: Bytes) -> Option<Self>;
 }
 

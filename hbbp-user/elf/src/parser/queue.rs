@@ -17,14 +17,14 @@ const MAX_WAITING: usize = 256;
 /// What was found in a file, or will be.
 #[derive(Debug)]
 pub enum Answer<T> {
-    /// It is there; `None` where parsing was given up.
+    /// It is there; `None` if parsing was given up.
     There(Option<T>),
     /// It is not there yet.
     Awaited(Receiver<Option<T>>),
 }
 
 impl<T> Answer<T> {
-    /// What was found, if it is there within a time; `Some(None)` where parsing was given up.
+    /// What was found, if it is there within a time; `Some(None)` if parsing was given up.
     pub fn within(&mut self, time: Duration) -> Option<Option<&T>> {
         if let Self::Awaited(answers) = self {
             match answers.recv_timeout(time) {

@@ -33,7 +33,7 @@ pub fn send(socket: impl AsFd, byte: u8, files: &[BorrowedFd<'_>]) -> io::Result
     }
 }
 
-/// Receives a byte with files; `None` where the other end is closed.
+/// Receives a byte with files; `None` if the other end is closed.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<(u8, Vec<File>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

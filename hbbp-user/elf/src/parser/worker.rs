@@ -86,7 +86,7 @@ impl Worker {
         Self { deadline, ..self }
     }
 
-    /// Has files parsed; `None` where no valid answer came in time. A worker that gave none is taken to have spent all that it
+    /// Has files parsed; `None` if no valid answer came in time. A worker that gave none is taken to have spent all that it
     /// may.
     pub(super) fn ask<T>(
         &mut self,

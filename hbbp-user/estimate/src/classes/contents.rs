@@ -26,7 +26,7 @@ impl<'a> Contents<'a> {
         Self { map, taken }
     }
 
-    /// The blocks of a ring that have some of a class, by their numbers, with how much. `None` where that takes streams, and
+    /// The blocks of a ring that have some of a class, by their numbers, with how much. `None` if that takes streams, and
     /// there are none.
     pub(super) fn terms(&self, class: Class, ring: Ring, blocks: &[BlockCount]) -> Option<Vec<(usize, f64)>> {
         let by_outcome = matches!(class, Class::Taken | Class::NotTaken);

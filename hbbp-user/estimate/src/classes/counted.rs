@@ -55,7 +55,7 @@ pub(super) fn counted(run: &Run, assignment: &EventAssignment) -> Vec<Counted> {
 
 /// The instructions of each ring in the whole run, by counters.
 struct Instructions {
-    /// Kernel and user; `None` where classes are to be extrapolated by time.
+    /// Kernel and user; `None` if classes are extrapolated by time.
     of_rings: Option<[f64; 2]>,
     /// Standard error of both.
     std_error: f64,
@@ -161,7 +161,7 @@ fn unseen_bursts(count: &ClassCount, of_all: Turns) -> f64 {
     if count.instructions == 0 {
         return 0.0;
     }
-    // A burst is in two differences, that to the turn before and that to the turn behind.
+    // A burst is in two differences, that to the turn before and that to the turn after.
     (of_all.measure - count.turns.measure).max(0.0) / 2.0
 }
 
@@ -274,7 +274,7 @@ mod tests {
         // A fourth of its instructions are loads elsewhere.
         let missed = error(&user, &loads);
         assert!((250.0..280.0).contains(&missed), "{missed}");
-        // The turns of loads had it, and say by themselves how far it can lead astray.
+        // The error shows in the turns in which loads were counted, and these tell how large it can be.
         let both_ways = user.turns.measure;
         loads.turns = Turns {
             count: 800.0 + both_ways / 16.0,

@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_is_less_certain_bears_more() {
-        // 100 and 100, of which the second has four times the variance; together they are 210, exactly.
+        // The measurements are 100 and 100, the second with four times the variance; their sum is exactly 210.
         let fitted = fit(
             &[100.0, 100.0],
             &[1.0, 4.0],
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn nothing_becomes_negative() {
-        // The first would be -20: it is 0, and the second bears the rest.
+        // The first would be -20, so it is set to 0, and the second takes the whole difference.
         let rows = [row(&[(0, 1.0), (1, 1.0)], 60.0, 0.0)];
         let fitted = fit(&[10.0, 100.0], &[150.0, 100.0], &rows);
         assert_eq!(fitted.values[0], 0.0);

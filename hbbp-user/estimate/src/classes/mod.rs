@@ -192,7 +192,7 @@ impl ClassEstimate {
         }
     }
 
-    /// Estimated over counted, less 1; 0 where neither is anything.
+    /// Estimated over counted, less 1; 0 if neither is anything.
     pub fn residual(&self) -> f64 {
         relative(self.estimated, self.counted.value)
     }

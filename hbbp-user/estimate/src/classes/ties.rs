@@ -8,7 +8,7 @@
 use super::least_squares::{Factor, Row, by_block};
 use crate::sums::at;
 
-/// The ties between blocks and classes; none where nothing was counted.
+/// The ties between blocks and classes; none if nothing was counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ties {
     /// Of A V A' + R.

@@ -19,7 +19,7 @@ pub(crate) fn clustered(hits: f64, count: f64, design_effect: f64) -> f64 {
 }
 
 /// Streams in one stack, on average: streams over stacks. `stacks` are the oldest slots of recorded branches.
-/// Without branch counts the samples of the events stand for the stacks.
+/// Without branch counts the samples of the events represent the stacks.
 pub(crate) fn streams_per_stack(streams: &[Stream], stacks: f64, lbr: &[EventIdx], events: &[Event]) -> f64 {
     let hits: f64 = streams.iter().map(|s| s.hits as f64).sum();
     let events = lbr.iter().filter_map(|event| events.get(event.0 as usize));

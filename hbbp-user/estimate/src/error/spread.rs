@@ -21,7 +21,7 @@ impl Spread {
         self.shown = self.shown.saturating_add(1);
     }
 
-    /// Variance over square of the mean, for one stack; `None` where too few show it to
+    /// Variance over square of the mean, for one stack; `None` if too few show it to
     /// tell.
     pub(crate) fn relative_variance(&self, strata: &Strata) -> Option<f64> {
         let sum = self.amounts.sum();
@@ -33,7 +33,7 @@ impl Spread {
 
 /// For each block, the relative standard error of its LBR count as the replicates show it, over `n_stacks` real stacks, or as
 /// many as they are worth;
-/// `None` where too few show the block.
+/// `None` if too few show the block.
 pub(crate) fn of_blocks(
     replicates: &[Replicate],
     strata: &Strata,

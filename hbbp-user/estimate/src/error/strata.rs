@@ -31,7 +31,7 @@ pub struct Strata {
 /// How many samples or stacks each phase has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Allocation {
-    /// Of each phase, their number and the part of the variance between phases that is left to chance, 0 to 1.
+    /// For each phase, the number of samples, and the part of the variance between phases that is random, from 0 to 1.
     phases: Vec<(f64, f64)>,
     /// Of all phases.
     all: f64,

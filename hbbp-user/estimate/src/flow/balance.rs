@@ -3,7 +3,7 @@
 //!
 //! Were branch stacks taken at any moment alike, each branch would be found in the oldest slot as often as in any other.
 //! Where a branch sits there out of proportion (paper section III.C), the stacks show what runs within one stack's depth
-//! after it too often and the remainder too seldom; all blocks near it suffer, not only the one that it ends.
+//! after it too often and the remainder too rarely; all blocks near it suffer, not only the one that it ends.
 //! But how branches follow each other is recorded truly: each stack shows it, whatever moment it was taken at.
 //! So there are two measurements of the inflow of a branch target: the streams that start there, and the branches that
 //! lead there, times the inflow before them ([`super::conservation`]). Both have errors, and weighted least squares reconciles

@@ -27,7 +27,7 @@ pub(super) struct Chain<'a> {
     outside: Vec<f64>,
 }
 
-/// The row at a later time: what it has at a time is there after `bins` more.
+/// The row `bins` later: each entry moves by as many bins.
 pub(super) fn later<const BINS: usize>(row: &Row<BINS>, bins: f64) -> Row<BINS> {
     let whole = bins.floor();
     let part = bins - whole;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Where a stream can end at several branches, or a branch lead to several targets, the recorded share of each way is a draw. What one
-//! way took too often the others took too seldom: nothing is lost in a choice, and one of its deviations follows from the others.
+//! way took too often the others took too rarely: nothing is lost in a choice, and one of its deviations follows from the others.
 //!
 //! Only the product of an inflow and a share is seen, and both are unknown: each round begins with the shares that the last one found. And
 //! slack is a part of the flow that it is missing from. With the recorded shares and a slack of its own, all that chance leaves of flow
@@ -178,7 +178,7 @@ impl Passage {
         LONG <= self.ended.len() + self.n_moves && LONG <= self.onward.len()
     }
 
-    /// Ties the starts that it leads to, to the others. Where it is long the last result stands in for them.
+    /// Adds the equations of the starts that it leads to. For a long list, the last result replaces the other starts.
     fn tie(&self, inflow: &[f64], equations: &mut [Equation]) {
         let ends = |(start, share): &(usize, f64)| at(inflow, *start) * share;
         let leaves: f64 = self.ended.iter().map(ends).sum();

@@ -2,12 +2,12 @@
 //!
 //! A stack that was taken at the wrong moment has a branch in its oldest slot that is found there out of proportion. What it
 //! shows is what follows that branch, which is therefore shown too often; what as many stacks with other oldest branches
-//! would have shown is shown too seldom. Both are followed along the recorded successions for as long as a stack goes on.
+//! would have shown is shown too rarely. Both are followed along the recorded successions for as long as a stack goes on.
 //! So a nest of loops around one such branch is suspect, and the rest of the run is less so.
 //!
 //! Where it ends is not by chance, either: a stack is taken some cycles after its event, more often before a long stream than
 //! before a short one. In a loop with a fixed number of rounds that shifts what is at its other end, so that one of its
-//! streams is too often or too seldom another one. Nothing is known better than to that share.
+//! streams is too often or too rarely another one. Nothing is known better than to that share.
 
 use super::graph::FlowGraph;
 use crate::sources::oldest_slot::chance;
@@ -90,7 +90,7 @@ mod tests {
         // Stacks of five entries, four streams each: nothing is known better than to one of them.
         let is_least = |excess: &f64| (excess - 0.25).abs() < 1e-9;
         assert!(rings(|_| 250.0).iter().all(is_least));
-        // Of the first ring, four in ten stacks have branch 1 for their oldest instead of one in ten.
+        // In the first ring, branch 1 is the oldest of four in ten stacks instead of one in ten.
         let found = rings(|n| match n {
             1 => 1000.0,
             0..10 => 250.0 * 6.0 / 9.0,

@@ -36,9 +36,9 @@ pub(crate) struct FlowGraph {
     pub(crate) external: Vec<f64>,
     /// Stacks that each branch was the oldest of.
     pub(crate) oldest: Vec<f64>,
-    /// Stacks that each branch was the newest of, or that lost the stream behind it.
+    /// Stacks that each branch was the newest of, or that lost the stream after it.
     pub(crate) newest: Vec<f64>,
-    /// Of the occurrences of each branch, the variance over that of as many that count one each.
+    /// For each branch, the variance of its occurrences, relative to that of occurrences of weight 1.
     pub(crate) dispersion: Vec<f64>,
     /// The same of the streams from each start.
     pub(crate) of_starts: Vec<f64>,

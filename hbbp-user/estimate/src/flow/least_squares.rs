@@ -197,7 +197,7 @@ impl Symmetric {
             if pivot <= PIVOT * diagonal {
                 (pivot, done) = (diagonal, Vec::new());
             }
-            // Of an unknown that is in no equation the diagonal is zero.
+            // The diagonal is zero for an unknown that is in no equation.
             factor.diagonal.push(if 0.0 < pivot { pivot.sqrt() } else { 1.0 });
             factor.left.append(&mut done);
             factor.ends.push(factor.left.len());

@@ -17,9 +17,9 @@ use hbbp_code::blocks::BlockMap;
 /// Each stream beside what was counted of all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PerBranch {
-    /// By stream: its instructions beyond those that its counted branch stands for.
+    /// By stream: its instructions beyond those that its counted branch represents.
     beyond: Vec<f64>,
-    /// By stream: instructions that its counted branch stands for.
+    /// By stream: instructions that its counted branch represents.
     due: Vec<f64>,
     /// Relative standard error of what was counted.
     off: f64,
@@ -34,12 +34,12 @@ pub struct Untied {
     pub per_branch: f64,
     /// What chance and the counts explain of that: a standard deviation.
     pub error: f64,
-    /// Taken branches that stacks stand for over those that were counted, less 1.
+    /// Taken branches according to the stacks, divided by the counted ones, minus 1.
     pub taken: f64,
 }
 
 impl PerBranch {
-    /// Of the streams of a graph. Those of a stack, `streams_per_stack`, tell as much as one.
+    /// For the streams of a graph. The `streams_per_stack` streams of one stack count as one observation.
     pub(crate) fn new(
         totals: Totals,
         streams: &[Stream],
@@ -158,7 +158,8 @@ pub(super) mod tests {
         let equation = found.equation(&runs).unwrap();
         assert_eq!((equation.terms[0], equation.value), ((0, -3.0), 0.0));
         assert!((equation.weight - 4.0).abs() < 1e-9);
-        // Of streams that no counted branch ends, all instructions are beyond; without any counted one nothing is told.
+        // No counted branch ends these streams, so all their instructions are extra. Without any counted branch there is no
+        // estimate.
         let near = Totals {
             near_only: true,
             ..totals

@@ -53,7 +53,7 @@ impl Phases {
         self.of.get(start).copied().unwrap_or(self.none())
     }
 
-    /// The number that stands for no phase, one more than there are.
+    /// The number that means no phase: one more than there are phases.
     pub(crate) const fn none(&self) -> usize {
         self.chance.len()
     }

@@ -57,7 +57,7 @@ const HALVINGS: usize = 20;
 /// The samples of the blocks that streams execute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SampledBlocks {
-    /// Samples in each block; `None` where its ring has none, or no equation tells what to expect.
+    /// Samples in each block; `None` if its ring has none, or no equation tells what to expect.
     samples: Vec<Option<f64>>,
     /// For each block, the streams that execute it and how many of its instructions each executes.
     executed: Vec<Vec<(usize, f64)>>,

@@ -65,7 +65,7 @@ impl Code {
     }
 }
 
-/// A block without its ways, and its address; `None` where its bytes are no code.
+/// A block without its ways, and its address; `None` if its bytes are no code.
 fn node(
     module: Option<&Module>,
     text: &TextBlocks,
@@ -96,7 +96,7 @@ fn node(
     (flow != Flow::Invalid).then_some((node, start))
 }
 
-/// Where the branch at the end of a block leads to, and whether that is just behind it, as in a retpoline.
+/// The target of the branch at the end of a block, and whether that is the next address, as in a retpoline.
 fn target(
     module: Option<&Module>,
     blocks: &TextBlocks,

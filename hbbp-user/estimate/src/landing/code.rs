@@ -92,7 +92,7 @@ pub(super) mod tests {
     use super::*;
     use hbbp_code::locate::TextIdx;
 
-    /// Blocks one behind the other, by the kinds of their instructions, how each ends and where it leads.
+    /// Blocks one after the other, by the kinds of their instructions, how each ends and where it leads.
     pub(crate) fn code(blocks: &[(&[usize], Flow, Option<usize>)]) -> Code {
         let node = |(n, &(kinds, flow, target)): (usize, &(&[usize], Flow, Option<usize>))| Node {
             id: BlockId {

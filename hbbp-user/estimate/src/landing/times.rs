@@ -18,7 +18,7 @@ pub(super) struct Fit<'a> {
 pub(super) type Fitted = (Model, Histories);
 
 impl Fit<'_> {
-    /// The logarithm of the likelihood of a model, which is to be as large as possible, and what has retired by it.
+    /// The log-likelihood of a model, to be maximised, and what has retired according to the model.
     fn of(&self, model: &Model, from: &Histories, blocks: usize) -> (f64, Histories) {
         let mut histories = from.with(self.code, model, self.x);
         for _ in 0..blocks {

@@ -19,7 +19,7 @@ const EXPECTED: f64 = 10.0;
 /// above its mean than that.
 const SIGMAS: f64 = 2.0;
 
-/// What is known of one block before the choice. A method is `None` where it has no data of the ring at all.
+/// What is known of one block before the choice. A method is `None` if it has no data of the ring at all.
 pub(crate) struct Case {
     /// For the rule.
     pub(crate) features: Features,

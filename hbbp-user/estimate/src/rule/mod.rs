@@ -1,4 +1,4 @@
-//! The hybrid rule as data: a classification tree, written down as lines of which the first that holds decides.
+//! The hybrid rule as data: a classification tree, written as lines. The first line whose conditions hold decides.
 //!
 //! ```text
 //! # a comment

@@ -10,7 +10,7 @@ use crate::stages::{Stage, Stages};
 /// What is wrong with the text of a rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BadRule {
-    /// Line of the text, counted from 1; 0 where the rule as a whole is meant.
+    /// Line of the text, counted from 1; 0 if the rule as a whole is meant.
     pub line: usize,
     /// The complaint.
     pub problem: String,

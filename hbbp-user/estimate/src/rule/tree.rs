@@ -1,4 +1,4 @@
-//! A rule as a classification tree: lines of conditions on the features of a block, of which the first that holds decides.
+//! A rule as a classification tree: lines of conditions on the features of a block. The first line whose conditions hold decides.
 
 use crate::stages::Stages;
 use crate::{BlockCount, Method};

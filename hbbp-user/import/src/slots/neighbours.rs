@@ -71,7 +71,7 @@ impl Pairs {
         shares
     }
 
-    /// The mean of `values` over the stacks in whose older slots a branch is; 0 where there are none.
+    /// The mean of `values` over the stacks in whose older slots a branch is; 0 if there are none.
     pub(super) fn in_older_slots(&self, values: &[f64]) -> Vec<f64> {
         let shares = self.shares(values).into_iter().zip(&self.seen);
         let mean = |(share, seen): (f64, &f64)| if 0.0 < *seen { share / seen } else { 0.0 };

@@ -22,7 +22,7 @@ const LONGEST_NAME: usize = 4096;
 /// Levels of nesting of a C++ name. The deepest of a browser has 40.
 const DEEPEST: u32 = 96;
 
-/// The name in the source; `None` where the symbol is neither C++ nor Rust, or beyond a bound.
+/// The name in the source; `None` if the symbol is neither C++ nor Rust, or beyond a bound.
 pub(super) fn demangled(symbol: &str, detail: Detail) -> Option<String> {
     if LONGEST_SYMBOL < symbol.len() {
         return None;

@@ -14,7 +14,7 @@ pub struct BuildId {
 }
 
 impl BuildId {
-    /// Of these bytes; `None` where the kernel records fewer.
+    /// Of these bytes; `None` if the kernel records fewer.
     pub fn new(id: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX];
         bytes.get_mut(..id.len())?.copy_from_slice(id);

@@ -31,7 +31,7 @@ pub struct Compiled {
 }
 
 impl CompiledLayout {
-    /// What a copy says; `None` where it is cut.
+    /// What a copy says; `None` if it is cut.
     pub fn parse(&self, bytes: &[u8]) -> Option<Compiled> {
         let from = |at: u32| bytes.get(usize::try_from(at).ok()?..);
         let word = |at: u32| Some(Va(u64::from_le_bytes(*from(at)?.first_chunk()?)));

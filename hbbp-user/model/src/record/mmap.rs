@@ -37,7 +37,7 @@ pub enum FileIdentity {
         minor: u32,
         /// Inode number.
         inode: u64,
-        /// What distinguishes files that had one inode number in turn; 0 where it is not known.
+        /// What distinguishes files that had one inode number in turn; 0 if it is not known.
         generation: u64,
     },
     /// GNU build id.

@@ -17,7 +17,7 @@ pub struct ModuleLayout {
     pub parts: [(u32, u32); 2],
     /// The table of the symbols that stay, and the pointer to that of all.
     pub tables: Option<(u32, u32)>,
-    /// What it takes to go through all modules; `None` where the kernel stores them differently.
+    /// What it takes to go through all modules; `None` if the kernel stores them differently.
     pub list: Option<ModuleListLayout>,
 }
 
@@ -39,7 +39,7 @@ pub struct ModuleListLayout {
 /// A module in the kernel's list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListedModule {
-    /// Its name; `None` where it is only being set up and not to be seen (`MODULE_STATE_UNFORMED`).
+    /// Its name; `None` if it is only being set up and not to be seen (`MODULE_STATE_UNFORMED`).
     pub name: Option<String>,
     /// Its `struct mod_kallsyms`.
     pub tables: Va,
@@ -48,7 +48,7 @@ pub struct ListedModule {
 }
 
 impl ModuleLayout {
-    /// What a copy of `struct module` says; `None` where it is cut or damaged.
+    /// What a copy of `struct module` says; `None` if it is cut or damaged.
     pub fn parse(&self, bytes: &[u8], gone: bool) -> Option<LoadedText> {
         let word = |at: u32| word_at(bytes, at);
         let half = |at: u32| half_at(bytes, at);
@@ -81,7 +81,7 @@ impl ModuleLayout {
         })
     }
 
-    /// What a copy says of a module in the kernel's list; `None` where it is cut or damaged.
+    /// What a copy says of a module in the kernel's list; `None` if it is cut or damaged.
     pub fn parse_listed(&self, bytes: &[u8]) -> Option<ListedModule> {
         /// `MODULE_STATE_UNFORMED`, the last of the states.
         const UNFORMED: u32 = 3;

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 /// What a segment holds. Segments are ordered by their intervals, whatever the clock said.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name {
-    /// Number of its first interval; numbers go on as long as the folder has segments.
+    /// Number of its first interval. Numbers are never reused while the directory holds segments.
     pub first: u64,
     /// Number of its last interval.
     pub last: u64,

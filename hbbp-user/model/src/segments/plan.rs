@@ -142,7 +142,7 @@ mod tests {
             merge(&mut names, &group);
             n_merged += 1;
         }
-        // The first day, an hour of the second, which is not over, and the minutes of the hour at hand.
+        // The first day, one hour of the second, which is not over, and the minutes of the current hour.
         let lengths: Vec<u64> = names.iter().map(|name| name.length / MINUTE).collect();
         let expected: Vec<u64> = [23 * 60 + 30, 60, 60].into_iter().chain([1; 10]).collect();
         assert_eq!((n_merged, lengths), (24 + 2 + 1, expected));

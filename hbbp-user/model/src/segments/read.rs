@@ -17,7 +17,7 @@ use crate::profile::read_runs;
 use crate::snapshot::Snapshot;
 use crate::snapshot::unite::{GAP, united};
 
-/// Tries to read segments of which some are gone before they are opened: a daemon merges some once an hour.
+/// How often reading is retried if segments disappear before they are opened: a daemon merges some every hour.
 const ATTEMPTS: usize = 8;
 
 /// Gaps that a note names one by one.
@@ -61,7 +61,7 @@ pub struct Read {
     pub damaged: Vec<(Name, String)>,
 }
 
-/// Reads segments; `None` where one is gone. One that a merged segment holds is not counted again. The names suggest it
+/// Reads segments; `None` if one is gone. One that a merged segment holds is not counted again. The names suggest it
 /// and the contents decide, as a name can be that of a damaged file or of another host's.
 pub fn read_once(folder: &Path, names: &BTreeSet<Name>) -> Option<Read> {
     let mut read = Read::default();
@@ -311,7 +311,7 @@ mod tests {
             notes.starts_with("damaged segments were left out, 1 in all"),
             "{notes}"
         );
-        // Of another host, of another boot, of another time, and of a part of the time.
+        // Segments of another host, another boot, another time, and of a part of the time.
         let whole = read_range(made.path(), TimeRange::default(), 0)
             .unwrap()
             .remove(0);

@@ -61,7 +61,7 @@ pub struct ClassCount {
     pub enabled: u64,
     /// Time in ns of it in which this event counted.
     pub running: u64,
-    /// Instructions that the ring retired while it counted; 0 where they were not counted.
+    /// Instructions that the ring retired while it counted; 0 if they were not counted.
     pub instructions: u64,
     /// How it differed from turn to turn.
     pub turns: Turns,
@@ -135,7 +135,7 @@ impl Turns {
         self.measure += later.measure;
     }
 
-    /// The variance of a turn's count about `rate` times its measure; `None` where there are too few turns.
+    /// The variance of a turn's count about `rate` times its measure; `None` if there are too few turns.
     pub fn variance(&self, rate: f64) -> Option<f64> {
         /// Differences of neighbours that are believed: eight give the root of a variance to about a quarter.
         const ENOUGH: u64 = 8;

@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub cgroups: Vec<String>,
     /// Text that was hit, sorted by (module, start, since).
     pub text: Vec<Text>,
-    /// Static branches in the text of the kernel image, sorted; none where the kernel's table of them could not be read.
+    /// Static branches in the text of the kernel image, sorted; none if the kernel's table of them could not be read.
     pub static_branches: Vec<StaticBranch>,
     /// What was counted, one entry for each drain, in the order of time.
     pub intervals: Vec<Interval>,

@@ -34,15 +34,15 @@ pub struct StreamCount {
     pub start: Va,
     /// Source of the younger branch: the address of the stream's last instruction.
     pub end: Va,
-    /// Source of the older branch, the predecessor of the stream; 0 where it is unknown, as for kernel code that was
-    /// entered from user code. Equal streams with several sources are several rows and one stream. `None` where branches
+    /// Source of the older branch, the predecessor of the stream; 0 if it is unknown, as for kernel code that was
+    /// entered from user code. Equal streams with several sources are several rows and one stream. `None` if branches
     /// were counted separately, in [`super::Interval::branches`].
     pub source: Option<Va>,
     /// Occurrences.
     pub hits: u64,
     /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.
     pub weight: f64,
-    /// Sum of the cycles that the hardware gave for the younger branch; `None` where they are not known.
+    /// Sum of the cycles that the hardware gave for the younger branch; `None` if they are not known.
     pub cycles: Option<NonZeroU64>,
 }
 
@@ -55,13 +55,13 @@ pub struct BranchCount {
     pub process: ProcessIdx,
     /// Address of the branch instruction.
     pub from: Va,
-    /// Its target; 0 where only sources were counted.
+    /// Its target; 0 if only sources were counted.
     pub to: Va,
     /// Occurrences in any slot.
     pub hits: u64,
     /// Occurrences in the oldest slot, where no stream can end (the paper's `entry[0]`, section III.C).
     pub oldest: u64,
-    /// Occurrences that the hardware flagged as mispredicted; `None` where predictions are not known.
+    /// Occurrences that the hardware flagged as mispredicted; `None` if predictions are not known.
     pub mispredicted: Option<u64>,
 }
 
@@ -104,7 +104,7 @@ pub struct Interval {
     /// Branches of branch stacks that are not known from streams: those in the oldest slot, and all where the streams
     /// have no [`StreamCount::source`]. [`super::Snapshot::taken_branches`] combines both.
     pub branches: Vec<BranchCount>,
-    /// Call chains of samples that are in [`Self::ips`] as well; none where callers were not asked for.
+    /// Call chains of samples that are in [`Self::ips`] as well; empty if callers were not requested.
     pub chains: Vec<ChainCount>,
     /// Samples whose branch stack was refused ([`super::Loss::StacksFull`]), at its newest branch, as far as that is known; they have no
     /// part in any estimate.

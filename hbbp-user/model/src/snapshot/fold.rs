@@ -90,7 +90,7 @@ impl Row for BranchCount {
     fn add(&mut self, other: &Self) {
         self.hits = self.hits.saturating_add(other.hits);
         self.oldest = self.oldest.saturating_add(other.oldest);
-        // A number of which a part is not known is not known.
+        // A sum with an unknown part is unknown.
         let both = self.mispredicted.zip(other.mispredicted);
         self.mispredicted = both.map(|(sum, n)| sum.saturating_add(n));
     }

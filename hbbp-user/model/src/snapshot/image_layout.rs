@@ -15,7 +15,7 @@ pub struct ImageLayout {
     parts: Vec<FilePart>,
     /// Whether the file is relocatable, as `.ko` files are: its addresses are offsets in sections.
     is_relocatable: bool,
-    /// Path of the file; empty where none was opened.
+    /// Path of the file; empty if none was opened.
     path: String,
 }
 
@@ -37,7 +37,7 @@ pub struct FilePart {
 pub struct Linked {
     /// ELF address; in a relocatable file, offset in the section.
     pub addr: u64,
-    /// Offset in the file; `None` where the file is not known.
+    /// Offset in the file; `None` if the file is not known.
     pub offset: Option<FileOff>,
     /// Name of the section, in a relocatable file.
     pub section: Option<String>,
@@ -83,7 +83,7 @@ impl ImageLayout {
         self.is_relocatable
     }
 
-    /// Path of the file; empty where it need not be opened.
+    /// Path of the file; empty if it need not be opened.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -155,7 +155,7 @@ impl Snapshot {
     }
 
     /// A layout of all that is mapped into these images: where each module would have its address 0, and the mappings.
-    /// `None` where it is too large.
+    /// `None` if it is too large.
     fn laid_out(&self, images: &[usize]) -> Option<(HashMap<ModuleIdx, u64>, Vec<Mapping>)> {
         let mut parts: BTreeMap<ModuleIdx, Range<u64>> = BTreeMap::new();
         let images = images.iter().filter_map(|idx| self.processes.get(*idx));

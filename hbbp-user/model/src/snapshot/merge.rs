@@ -7,7 +7,7 @@
 use super::Snapshot;
 use super::file::{Error, encode};
 
-/// All runs in one order, whatever order they come in: merging is associative and commutative.
+/// All runs in a canonical order, independent of the order of the inputs: merging is associative and commutative.
 pub fn merged(runs: impl IntoIterator<Item = Snapshot>) -> Result<Vec<Snapshot>, Error> {
     let mut keyed = Vec::new();
     for run in runs {

@@ -60,9 +60,9 @@ impl ModuleKind {
 pub struct Symbol {
     /// First byte.
     pub start: ImageAddr,
-    /// Length in bytes; 0 where only the start is known.
+    /// Length in bytes; 0 if only the start is known.
     pub len: u64,
-    /// Name as found, mangled names included; empty where only the range is known.
+    /// Name as found, mangled names included; empty if only the range is known.
     pub name: String,
 }
 

@@ -16,9 +16,9 @@ pub struct Process {
     pub comm: String,
     /// Executable mappings, sorted by (start, from).
     pub mappings: Vec<Mapping>,
-    /// Cgroup of the process when it was first seen; `None` where that is unknown.
+    /// Cgroup of the process when it was first seen; `None` if that is unknown.
     pub cgroup: Option<CgroupIdx>,
-    /// The running thread; `None` where all threads of the image were counted together.
+    /// The running thread; `None` if all threads of the image were counted together.
     pub thread: Option<Thread>,
 }
 
@@ -40,7 +40,7 @@ impl Process {
 pub struct Thread {
     /// Thread id in the pid namespace of the tool; [`Thread::OTHERS`] for all threads beyond a bound.
     pub tid: u32,
-    /// Name of the thread, the last one seen; empty where it is unknown.
+    /// Name of the thread, the last one seen; empty if it is unknown.
     pub name: String,
 }
 
@@ -60,7 +60,7 @@ pub struct Mapping {
     pub module: ModuleIdx,
     /// Address in the module of the byte at `start`.
     pub image_start: ImageAddr,
-    /// Time of the mapping in ns of CLOCK_MONOTONIC; 0 where it was there before the run.
+    /// Time of the mapping in ns of CLOCK_MONOTONIC; 0 if it was there before the run.
     /// A later mapping hides an earlier one where they overlap.
     pub from: u64,
 }

@@ -34,7 +34,7 @@ pub struct Run {
     pub kernel_text: KernelTextSource,
     /// Sentences that a reader of this run must know, such as why there are no branch stacks.
     pub notes: Vec<String>,
-    /// Time that was not measured, in ns, by the note that says so; [`Self::WHOLE`] where nothing is as it was.
+    /// The time that was not measured, in ns, according to a note; [`Self::WHOLE`] if the whole run is affected.
     pub unmeasured: BTreeMap<String, u64>,
     /// CPU time of the tool's user half from its start until the profile was complete, in ns: loading the programs,
     /// measuring and resolving. Saving the profile and reporting on it are not included.
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// The share of the run that was not measured, by a note; 0 where it says nothing of that.
+    /// The share of the run that was not measured, by a note; 0 if it says nothing of that.
     pub fn share_unmeasured(&self, note: &str) -> f64 {
         let time = self.unmeasured.get(note).copied().unwrap_or(0);
         match self.duration.saturating_add(time) {
@@ -100,7 +100,7 @@ pub struct Event {
     /// Whether it is known to count near branches only. The events of AMD and Goldmont count far branches and interrupts
     /// too (AMD PPR, PMCx0C4; BR_INST_RETIRED.ALL_TAKEN_BRANCHES), and then a sample falls on any branch alike.
     pub near_only: bool,
-    /// The ring whose units it counts; `None` where it counts those of both.
+    /// The ring whose units it counts; `None` if it counts those of both.
     pub ring: Option<Ring>,
     /// Whether its samples carry branch stacks.
     pub branch_stack: bool,
@@ -165,7 +165,7 @@ pub fn is_prime(period: u64) -> bool {
 /// One opened counter of an event.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counter {
-    /// The CPU it counted on; `None` where it followed a task.
+    /// The CPU it counted on; `None` if it followed a task.
     pub cpu: Option<u32>,
     /// Units counted.
     pub count: u64,
@@ -173,15 +173,15 @@ pub struct Counter {
     pub enabled: u64,
     /// Time it really counted, in ns; less than `enabled` means that it shared the hardware.
     pub running: u64,
-    /// Samples of this counter that reached the collector; `None` where they are known only for the whole event.
+    /// Samples of this counter that reached the collector; `None` if they are known only for the whole event.
     pub runs: Option<u64>,
-    /// Time in ns that its CPU was idle, in steps of the kernel's clock tick; `None` where that is unknown.
+    /// Time in ns that its CPU was idle, in steps of the kernel's clock tick; `None` if that is unknown.
     /// The timer of a clock event may not fire while its CPU is idle.
     pub idle: Option<u64>,
     /// Time in ns that the hypervisor took although its CPU had work to do (steal time), in the same steps; `None`
     /// where that is unknown. No timer fires in it.
     pub steal: Option<u64>,
-    /// Samples that were due, where the period changed a little during the run; `None` where it did not, and they are
+    /// Samples that were due, where the period changed a little during the run; `None` if it did not, and they are
     /// the count divided by the period.
     pub due: Option<u64>,
 }
@@ -251,7 +251,7 @@ impl Event {
         self.counters.iter().any(|counter| counter.due.is_some())
     }
 
-    /// Units between two samples that were due, in the mean where periods changed; `None` where the kernel chose the period.
+    /// Units between two samples that were due, in the mean where periods changed; `None` if the kernel chose the period.
     pub fn mean_period(&self) -> Option<u64> {
         let period = match self.period {
             Period::Fixed(period) => period,
@@ -268,7 +268,7 @@ impl Event {
 
     /// Samples that the kernel should have taken: the sum over the counters of count / period, each rounded down, or of
     /// what is known to have been due where the period changed.
-    /// `None` where the kernel chose the period, or where the counters are not known, as in recordings of other tools.
+    /// `None` if the kernel chose the period, or where the counters are not known, as in recordings of other tools.
     pub fn due(&self) -> Option<u64> {
         match self.period {
             _ if self.counters.is_empty() => None,

@@ -21,7 +21,7 @@ pub struct Frame {
     /// Source line less the line of the function's declaration, modulo 2^16: a directive may give lines before it. `None`
     /// where no line is known.
     pub line: Option<u16>,
-    /// Discriminator of the compiler among the blocks of a line, as debug information has it.
+    /// Discriminator that the compiler gave to one of the blocks of a line, from debug information.
     pub discriminator: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct SourceFrames {
     pub stacks: Vec<Frames>,
     /// By address; instructions without debug information are not there.
     pub at: HashMap<u64, StackIdx>,
-    /// The functions whose first instruction is at an address that was asked for.
+    /// The functions whose first instruction is at a requested address.
     pub entries: HashMap<u64, NameIdx>,
 }
 

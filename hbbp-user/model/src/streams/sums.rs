@@ -43,7 +43,8 @@ pub trait Sums: Copy + Default {
     fn in_oldest_slot(self, hits: u64) -> Self;
 }
 
-/// Of a live collection, weights in 1 / [`WEIGHT_ONE`] of a unit. Its counts are bounded by its time, and do not overflow.
+/// For a live collection: weights are in 1 / [`WEIGHT_ONE`] of a unit. Its counts are bounded by its duration and cannot
+/// overflow.
 impl Sums for Tally {
     type Period = u64;
     type Each = Self;
@@ -103,14 +104,14 @@ impl Sums for Tally {
     }
 }
 
-/// Of a recording, weights in units of the event. It may say any number.
+/// For a recording: weights are in units of the event, and may be any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// Occurrences.
     pub hits: u64,
     /// Their weight.
     pub weight: f64,
-    /// Cycles from the older branch to the younger one; 0 where the processor does not count them.
+    /// Cycles from the older branch to the younger one; 0 if the processor does not count them.
     pub cycles: u64,
 }
 

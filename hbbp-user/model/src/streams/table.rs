@@ -305,7 +305,7 @@ impl<S: Sums> Slot<S> {
         Stream { from, start, end }
     }
 
-    /// Why it cannot have run; `None` where it can, and for a branch in an oldest slot.
+    /// Why it cannot have run; `None` if it can, and for a branch in an oldest slot.
     #[inline(always)]
     pub(super) const fn refusal(&self) -> Option<Refusal> {
         if self.id & OLDEST == 0 {

@@ -330,7 +330,7 @@ fn streams_with_colliding_hashes_are_refused() {
     assert_eq!(n, stats.streams + stats.stacks - stats.refused_oldest);
 }
 
-/// Kernel code is counted once for all processes unless it is to be kept separate.
+/// Kernel code is counted once for all processes, unless it is split by process.
 #[test]
 fn kernel_code_is_counted_once_unless_split() {
     for (kernel, n) in [(KernelCounts::Together, 1), (KernelCounts::ByProcess, 2)] {

@@ -19,7 +19,7 @@ use hbbp_model::addr::ImageAddr;
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::{ModuleIdx, SourceLocations};
 
-/// The name of a file that is not known, as callgrind has it.
+/// What callgrind writes for an unknown file.
 const UNKNOWN: &str = "???";
 
 /// Costs of the instructions of a function, by address.

@@ -11,7 +11,7 @@ use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, hex};
 pub struct RanImage {
     /// What it is.
     pub kind: ModuleKind,
-    /// Its build id; empty where that is unknown.
+    /// Its build id; empty if that is unknown.
     pub build_id: Vec<u8>,
     /// Its names: a file may have several paths.
     pub names: BTreeSet<String>,

@@ -108,7 +108,7 @@ fn fit(edges: &mut [Edge], starts: &BTreeMap<Site, Start>, ends: &BTreeMap<Site,
 /// The near branches by one of their ends.
 struct Side {
     sites: BTreeMap<Site, usize>,
-    /// By branch, the index of its site in the order of the sites; `None` where nothing is known of that.
+    /// By branch, the index of its site in the order of the sites; `None` if nothing is known of that.
     of_edge: Vec<Option<usize>>,
     /// By site, what its branches are to add up to.
     wanted: Vec<f64>,

@@ -60,7 +60,7 @@ pub struct Branch {
     pub prediction_unknown: bool,
 }
 
-/// The control flow of a snapshot; empty where it has no branch stacks.
+/// The control flow of a snapshot; empty if it has no branch stacks.
 pub fn control_flow(counted: &Counted<'_>) -> ControlFlow {
     let mut flow = ControlFlow::default();
     let starts = starts(counted);
@@ -109,7 +109,7 @@ fn starts(counted: &Counted<'_>) -> BTreeMap<Site, Start> {
     starts
 }
 
-/// The last instruction of a stream; `None` where an interrupt ended it before the first one.
+/// The last instruction of a stream; `None` if an interrupt ended it before the first one.
 fn last_of(text: &TextBlocks, stream: &Stream) -> Option<ImageAddr> {
     let last = stream.end.checked_sub(1).filter(|last| stream.first <= *last)?;
     Some(text.addr(text.instruction(last)?))

@@ -8,14 +8,14 @@ use super::flow::ImageFlow;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{ImageLayout, ModuleIdx};
 
-/// An image as one run has it, with where that lies in its file: kernels of two boots have different addresses.
+/// An image as mapped in one run, with its offset in the file: kernels of two boots have different addresses.
 #[derive(Clone)]
 pub struct ImageRun<'a> {
     /// The run.
     pub counted: &'a Counted<'a>,
     /// The module.
     pub module: ModuleIdx,
-    /// Its ranges and branches; `None` where it is in no branch stack.
+    /// Its ranges and branches; `None` if it is in no branch stack.
     pub flow: Option<&'a ImageFlow>,
     /// Its file.
     pub layout: ImageLayout,

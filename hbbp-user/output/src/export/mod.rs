@@ -1,4 +1,4 @@
-//! Counts in the formats of others: lines for scripts, profiles for compilers and binary optimizers, and tables for viewers.
+//! Counts in the formats of other tools: lines for scripts, profiles for compilers and binary optimizers, and tables for viewers.
 //!
 //! ```text
 //! snapshot -> streams, branches, counts                                   lines for scripts, as recorded

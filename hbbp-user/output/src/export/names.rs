@@ -12,11 +12,11 @@ use hbbp_model::snapshot::ProcessIdx;
 pub struct Names<'a> {
     counted: &'a Counted<'a>,
     modules: Vec<String>,
-    /// By the index of the form, with the flow of the first instruction of it that is asked for.
+    /// By index of the instruction form. The flow is that of the first such instruction that was looked up.
     classes: Vec<Option<Rc<ClassNames>>>,
 }
 
-/// The classes of an instruction, as the dimensions of a mix have them.
+/// The classes of an instruction, by the names that the dimensions of a mix use.
 #[derive(Clone, Debug, Default)]
 pub struct ClassNames {
     /// Its mnemonic.

@@ -21,7 +21,7 @@ pub(super) struct Body {
     pub(super) values: Vec<Value>,
     /// What the amounts are.
     pub(super) unit: Unit,
-    /// What time is counted in, where it is asked for and was sampled.
+    /// What time is counted in, if it is requested and was sampled.
     pub(super) time_unit: Option<EventUnit>,
     /// The values of each column, one for each of its axes.
     pub(super) columns: Vec<Vec<String>>,
@@ -62,7 +62,7 @@ pub(super) struct Figures {
     pub(super) total: Figure,
 }
 
-/// The figures of one cell. Those that are not asked for are `None`, and not in JSON.
+/// The figures of one cell. Figures that were not requested are `None`, and are left out of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Figure {
     /// The amount.
@@ -432,7 +432,7 @@ impl Part {
 }
 
 impl Parts {
-    /// Nothing in any column, in whole samples where these are the unit.
+    /// Zero in every column. Samples are an integer if they are the unit.
     fn nothing(mix: &Mix) -> Self {
         let nothing = Part {
             cell: Cell::default(),

@@ -9,7 +9,7 @@ use super::page::Page;
 use super::table::{Line, Table};
 use hbbp_estimate::ClassEstimate;
 
-/// Writes the classes of a run as a table; nothing where none was counted.
+/// Writes the classes of a run as a table; nothing if none was counted.
 pub(super) fn text(of_run: &str, classes: &[ClassEstimate], page: &mut Page<'_>) -> io::Result<()> {
     if classes.is_empty() {
         return Ok(());

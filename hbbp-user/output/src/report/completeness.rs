@@ -92,7 +92,7 @@ pub(super) fn with_idle(event: &Event) -> Option<f64> {
     share(event.runs, event.due()?)
 }
 
-/// The CPU of an event with the lowest share while it was busy, among those with enough samples.
+/// The CPU whose samples of the event are the least complete while it was busy; CPUs with too few samples are left out.
 pub(super) fn worst_cpu(event: &Event, missing: Missing) -> Option<OnCpu> {
     let period = event.mean_period()?;
     let could_be_idle = event

@@ -3,7 +3,7 @@
 //! It has the tables only: header, warnings and accounting are in the text and JSON reports. Several tables are separated
 //! by an empty line.
 //! Titles: the axes of the rows; for each column and the total `NAME`, `NAME_std_error`, `NAME_share` and the other figures
-//! that are asked for, `NAME_samples` and so on; `unit`.
+//! that are requested, `NAME_samples` and so on; `unit`.
 //! Rows after `--top` are summed in the last line, so that the columns add up to the same totals.
 
 use std::io::{self, Write};

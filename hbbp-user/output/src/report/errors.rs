@@ -223,7 +223,7 @@ fn error(error: Option<f64>) -> String {
 struct Document {
     /// Name and version of this format.
     format: &'static str,
-    /// Near taken branches of the reference; null where it does not count them.
+    /// Near taken branches of the reference; null if it does not count them.
     taken: Option<f64>,
     /// Samples of instruction pointers that EBS had.
     samples: f64,
@@ -231,19 +231,19 @@ struct Document {
     stacks: f64,
     /// Instructions of the profile that the reference does not count, by the hybrid.
     left_out: f64,
-    /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null where the reference has no
+    /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null if the reference has no
     /// addresses.
     distance: ErrorsJson,
     /// Mnemonics of a thousandth of the reference or more, functions of a hundred samples or more, and those whose estimate is within
-    /// two standard errors; null where
+    /// two standard errors; null if
     /// the reference leaves code out, or counts otherwise.
     calibration: Option<Calibration>,
-    /// The sampling methods that were asked for; absent where none was.
+    /// The sampling methods that were requested; absent where none was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     methods: Vec<SamplingJson>,
     /// Everything.
     whole: GroupJson,
-    /// The groups of the level that was asked for, by falling reference.
+    /// The groups of the requested level, by falling reference.
     groups: Vec<GroupJson>,
 }
 
@@ -253,7 +253,7 @@ struct GroupJson {
     key: Vec<String>,
     /// Executed instructions.
     instructions: AmountsJson,
-    /// Average weighted error over mnemonics, as a fraction; null where the reference has nothing.
+    /// Average weighted error over mnemonics, as a fraction; null if the reference has nothing.
     average_weighted_error: ErrorsJson,
     /// The same of shares of all instructions of the group.
     share_error: ErrorsJson,

@@ -53,7 +53,7 @@ struct Document<'a> {
     tables: Vec<MixJson<'a>>,
     /// Name of the view; null without one.
     view: Option<&'a str>,
-    /// The rows by period, where they were asked for.
+    /// The rows by period, if they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     over_time: Option<OverTimeJson<'a>>,
     /// The loops of each run, with the view of that name.
@@ -133,13 +133,13 @@ struct EventJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ring: Option<&'static str>,
     branch_stack: bool,
-    /// Units from sample to sample; null where the kernel chose it.
+    /// Units from sample to sample; null if the kernel chose it.
     period: Option<u64>,
     /// Whether it changed a little during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     longest_period: Option<u64>,
     period_varied: bool,
-    /// Samples a second that were asked for; null where the period is fixed.
+    /// The requested sampling frequency in Hz; null if the period is fixed.
     frequency: Option<u64>,
     /// Expected samples; null if the kernel chose the period.
     due: Option<u64>,

@@ -66,9 +66,9 @@ const ROUNDS: [Column; 4] = [
     }),
 ];
 
-/// A trip count with its error; `None` where the error leaves nothing of it. Hundredths of hundreds are not significant.
+/// A trip count with its error; `None` if the error leaves nothing of it. Hundredths of hundreds are not significant.
 fn trips(Figure { value, std_error }: Figure) -> Option<String> {
-    /// Of what is as uncertain as that not even the first digit is known.
+    /// For figures so uncertain that not even the first digit is known.
     const MEANINGLESS: f64 = 0.5;
     const MANY: f64 = 100.0;
 
@@ -149,7 +149,7 @@ impl<'a> RunLoops<'a> {
         format!("Loops with the loops inside them, without what they call, {amounts}{time}{inclusive}")
     }
 
-    /// The table with as many columns as the page has room for.
+    /// The table with as many columns as fit on the page.
     fn fitting(&self, page: &Page<'_>) -> Table {
         let mut columns = self.columns();
         let mut table = self.table(page, &columns);

@@ -24,7 +24,7 @@ pub struct Report<'a> {
     pub(super) verdicts: &'a [Verdict],
     pub(super) over_time: Option<(&'a OverTime, Rows<'a>)>,
     pub(super) comparison: Option<&'a Comparison>,
-    /// One for each run, where they are asked for.
+    /// One for each run, if they are requested.
     pub(super) loops: Vec<RunLoops<'a>>,
     pub(super) wording: Wording,
     pub(super) extent: Extent,

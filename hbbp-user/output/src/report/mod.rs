@@ -114,7 +114,7 @@ impl<'a> Report<'a> {
         claims.iter().map(|claim| claim.in_words(self.wording)).collect()
     }
 
-    /// The same with a mix over time, of which each format shows at most `top` rows.
+    /// The same for a mix over time, of which each format shows at most `top` rows.
     #[must_use]
     pub const fn with_over_time(
         mut self,
@@ -133,7 +133,7 @@ impl<'a> Report<'a> {
         self
     }
 
-    /// The same with the loops of each run, of which each format shows at most `top`; the page has none.
+    /// The same for the loops of each run: each format shows at most `top`, and the page shows none.
     #[must_use]
     pub fn with_loops(mut self, loops: &'a [Loops], top: Option<usize>) -> Self {
         let of_run = |(run, loops): (&Measured<'a>, &'a Loops)| RunLoops {

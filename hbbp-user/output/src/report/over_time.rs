@@ -50,7 +50,7 @@ impl<'a> Rows<'a> {
         self.mix.rows_by.iter().map(|axis| axis.name()).collect()
     }
 
-    /// The shares of a row in each period, or in `each` periods together; 0 where nothing was executed.
+    /// The shares of a row in each period, or in `each` periods together; 0 if nothing was executed.
     fn shares(self, amounts: &[f64], each: usize) -> Vec<f64> {
         let sum = |amounts: &[f64]| amounts.iter().sum::<f64>();
         let share = |(amounts, all): (&[f64], &[f64])| match sum(all) {

@@ -15,11 +15,11 @@ use hbbp_model::snapshot::{Loss, Snapshot};
 /// A function where stacks were refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct RefusedIn {
-    /// Name of the module; empty where the location is not known.
+    /// Name of the module; empty if the location is not known.
     pub(super) module: String,
-    /// Name of the function; empty where none is known.
+    /// Name of the function; empty if none is known.
     pub(super) function: String,
-    /// Ring of the branch; `None` where the location is not known.
+    /// Ring of the branch; `None` if the location is not known.
     pub(super) ring: Option<Ring>,
     /// Samples.
     pub(super) samples: u64,

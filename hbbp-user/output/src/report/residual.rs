@@ -22,7 +22,7 @@ pub(super) struct Residual {
     pub(super) estimated: f64,
     /// Standard error of `estimated`.
     pub(super) std_error: f64,
-    /// The relative residual of the streams before they were scaled to the counts; `None` where they were not.
+    /// The relative residual of the streams before they were scaled to the counts; `None` if they were not.
     pub(super) untied: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ mod tests {
             (residual.beyond_error() - 0.02).abs() < 1e-12,
             "0.05 less two times 0.015"
         );
-        // The weight of stacks shows lost ones, whatever streams are scaled to.
+        // The weight of stacks shows lost ones, independent of how streams are scaled.
         let taken = Residual {
             unit: EventUnit::TakenBranches,
             ..residual

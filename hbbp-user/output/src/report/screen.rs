@@ -32,7 +32,7 @@ const FEWEST_ROWS: usize = 3;
 /// Warnings on the screen: those of the largest weight.
 const WARNINGS: usize = 2;
 
-/// Lines of a warning, or of a requirement; the rest of its sentence is among the details.
+/// Most lines of a warning or a requirement. The full sentence is in the details.
 const LINES_OF_A_SENTENCE: usize = 3;
 
 /// Writes the screen.
@@ -112,7 +112,7 @@ fn measured(report: &Report<'_>, overview: &Overview, width: usize) -> Vec<Strin
     lines
 }
 
-/// Samples of virtual machines, which are in no figure; nothing where there are none.
+/// Samples of virtual machines, which are in no figure; nothing if there are none.
 fn guests(report: &Report<'_>) -> String {
     let sum = |of: fn(&super::measured::Measured<'_>) -> u64| {
         report.runs.iter().map(of).fold(0, u64::saturating_add)

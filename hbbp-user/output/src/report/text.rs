@@ -12,7 +12,7 @@ use hbbp_code::locate::{PerRing, Unresolved};
 use hbbp_model::advice::Wording;
 use hbbp_model::printable::harmless;
 
-/// Writes the report: what is to be said of each run, and the tables of all.
+/// Writes the report: the notes of each run, and the tables over all runs.
 pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     heads(report, page)?;
     page.line("")?;
@@ -178,7 +178,7 @@ fn samples(all: &Accounting, wording: Wording) -> Vec<Step> {
     steps
 }
 
-/// The modules of samples inside an instruction, those with the most of them by name.
+/// The modules with samples inside an instruction. Those with the most samples are named, the others are counted.
 fn inside(modules: &[InModule]) -> String {
     let (named, others) = modules.split_at(modules.len().min(NAMED));
     let mut places: Vec<String> = named

@@ -39,8 +39,8 @@ impl Ambiguity {
         Self { sites, within, end }
     }
 
-    /// How many of `hits`, the first of which came at `first_time`, may have run other bytes than those at that time.
-    /// They passed the instructions from `start` to the last one at `end`.
+    /// How many of `hits` may have executed other bytes than those at `first_time`, the time of the first hit. They executed the
+    /// instructions from `start` to the last one at `end`.
     #[inline]
     pub(crate) fn of(&self, start: Va, end: Va, first_time: u64, hits: u64) -> u64 {
         let near = start.0 < self.within.end && self.within.start <= end.max(start).0;

@@ -1,4 +1,4 @@
-//! What is known of changes of kernel text in the drain at hand: patches that records notified of, modules that came or
+//! What is known of changes of kernel text in the current drain: patches that records notified of, modules that came or
 //! went, and readings of all that was hit.
 //!
 //! This is bookkeeping by time and address; [`ModuleText::change`](crate::text::ModuleText::change) is where a
@@ -68,13 +68,13 @@ impl TextChanges {
         self.segments.clone()
     }
 
-    /// Closes the part at hand: its patches are taken over.
+    /// Closes the current part: its patches are taken over.
     pub(super) fn close(&mut self) {
         let end = self.segments.time().end;
         self.pokes.retain(|poke| end < poke.time);
     }
 
-    /// When the part at hand began.
+    /// When the current part began.
     pub(super) const fn start(&self) -> u64 {
         self.segments.time().start
     }
@@ -95,7 +95,7 @@ impl TextChanges {
         self.n_readings
     }
 
-    /// The patches, in the order of time, after the part at hand.
+    /// The patches, in the order of time, after the current part.
     pub(super) fn pending(&self) -> Vec<Poke> {
         let end = self.segments.time().end;
         let mut pending: Vec<Poke> = self.pokes.iter().filter(|p| end < p.time).cloned().collect();

@@ -57,7 +57,7 @@ pub struct KernelSymbol<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u64,
-    /// Length in bytes; 0 where it was not given and has not been guessed yet.
+    /// Length in bytes; 0 if it was not given and has not been guessed yet.
     len: u64,
     name_at: u32,
     name_len: u16,
@@ -74,7 +74,7 @@ pub fn read_kallsyms() -> io::Result<Kallsyms> {
 }
 
 /// Looks up symbols of the kernel image that are no functions, such as the bounds of tables (kernels with
-/// `CONFIG_KALLSYMS_ALL` list them); in the order of `names`, `None` where one is missing or hidden.
+/// `CONFIG_KALLSYMS_ALL` list them); in the order of `names`, `None` if one is missing or hidden.
 pub(crate) fn parse_marks<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<Va>; N] {
     let mut marks = [None; N];
     for line in lines(&decoded(text)).filter_map(parse_line) {

@@ -3,7 +3,7 @@
 /// One line: `address [size] type name`, and a tag in brackets after a tab.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Line<'a> {
-    /// Where the symbol starts; 0 where that is hidden.
+    /// Where the symbol starts; 0 if that is hidden.
     pub address: u64,
     /// Its length in bytes.
     pub size: Option<u64>,
@@ -15,7 +15,7 @@ pub(crate) struct Line<'a> {
     pub tag: Option<&'a str>,
 }
 
-/// Interprets a line; `None` where it makes no sense.
+/// Interprets a line; `None` if it makes no sense.
 pub(crate) fn parse_line(line: &str) -> Option<Line<'_>> {
     let (address, remainder) = usual_address(line).or_else(|| {
         let (address, remainder) = split_at_byte(line, b' ')?;

@@ -121,7 +121,7 @@ fn notes(headers: &[Header]) -> Option<(u64, u64)> {
 }
 
 impl Kcore {
-    /// Fills `bytes` with the memory from `at` on; `false` where it is not all in one segment or cannot be read.
+    /// Fills `bytes` with the memory from `at` on; `false` if it is not all in one segment or cannot be read.
     pub(crate) fn read(&self, at: Va, bytes: &mut [u8]) -> bool {
         offset_of(&self.segments, at, bytes.len())
             .is_some_and(|offset| self.file.read_exact_at(bytes, offset).is_ok())
@@ -134,7 +134,7 @@ impl Kcore {
         offset.is_some_and(|offset| self.file.read_exact_at(bytes, offset).is_ok())
     }
 
-    /// What the kernel says of itself in a note; `None` where it has none, as copies of perf.
+    /// What the kernel says of itself in a note; `None` if it has none, as copies of perf.
     pub(super) fn vmcoreinfo(&self) -> Option<Vmcoreinfo> {
         let (offset, len) = self.notes.filter(|(_, len)| *len <= MAX_NOTES)?;
         let mut notes = vec![0; usize::try_from(len).ok()?];

@@ -21,7 +21,7 @@ pub(super) struct ListShape {
     pub(super) most: usize,
 }
 
-/// The entries in their order as `parse` reads a copy of each; `None` where one cannot be read or links do not agree.
+/// The entries in their order as `parse` reads a copy of each; `None` if one cannot be read or links do not agree.
 pub(super) fn walk_list<T>(
     shape: ListShape,
     read: &mut dyn FnMut(Va, &mut [u8]) -> bool,

@@ -19,9 +19,9 @@ use hbbp_model::record::{CompiledLayout, ModuleLayout};
 pub struct KernelFacts<'a> {
     /// As uname gives it.
     pub release: &'a str,
-    /// How it describes its modules; `None` where that is not known or there are none.
+    /// How it describes its modules; `None` if that is not known or there are none.
     pub modules: Option<ModuleLayout>,
-    /// How it keeps compiled BPF programs; `None` where that is not known.
+    /// How it keeps compiled BPF programs; `None` if that is not known.
     pub compiled: Option<CompiledLayout>,
     /// The functions of BPF programs, each with its first byte and its length: /proc/kallsyms has no lengths.
     pub programs: &'a [(Va, u64)],

@@ -56,8 +56,7 @@ impl KernelSpace {
         }
     }
 
-    /// Puts an end to the histories: differences whose record did not come are taken as they are, and text that is to
-    /// be read once is read now.
+    /// Closes the histories: differences without a record are accepted as they are, and text that is read only once is read now.
     pub(crate) fn settle(&mut self, losses: &mut Losses) {
         let Self { reader, texts, .. } = self;
         match self.history {

@@ -87,7 +87,7 @@ impl KernelMap {
         }
     }
 
-    /// A part of a module came, with its functions. Returns its region, unless it was there already.
+    /// Adds a part of a module, with its functions. Returns its region, unless it existed already.
     pub(crate) fn module_came(
         &mut self,
         name: &str,
@@ -278,8 +278,8 @@ impl KernelMap {
         });
     }
 
-    /// Adds a region unless it is there already, or begins in one of the same module: symbols show its first function, records
-    /// the start of its text.
+    /// Adds a region unless it exists already, or begins in one of the same module: symbols show its first function, records the
+    /// start of its text.
     fn add_named(&mut self, module: KernelModule, range: Range<Va>, from: u64) {
         let (start, end) = (range.start, range.end);
         let at_start = || {

@@ -20,7 +20,7 @@ const EXPORTED: usize = 12;
 
 type Read<'a> = &'a mut dyn FnMut(Va, &mut [u8]) -> bool;
 
-/// Hands over the symbols of all modules in the list that starts at `head`; `None` where the list or a table cannot be read or
+/// Hands over the symbols of all modules in the list that starts at `head`; `None` if the list or a table cannot be read or
 /// the modules are not the `expected` ones.
 pub(super) fn read_module_list(
     head: Va,

@@ -12,13 +12,13 @@ use hbbp_model::addr::Va;
 pub struct LoadedModule {
     /// Its name.
     pub name: String,
-    /// Where its text starts; `None` where the kernel hides addresses.
+    /// Where its text starts; `None` if the kernel hides addresses.
     pub start: Option<Va>,
     /// Length in bytes of all its parts.
     pub len: u64,
 }
 
-/// Reads /proc/modules; empty where the kernel has no modules.
+/// Reads /proc/modules; empty if the kernel has no modules.
 pub fn read_modules() -> Vec<LoadedModule> {
     KernelFile::Modules
         .read()

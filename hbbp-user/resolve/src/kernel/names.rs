@@ -31,7 +31,7 @@ pub(crate) fn tagged_runs(symbols: &Kallsyms) -> Vec<(String, Range<Va>)> {
     runs
 }
 
-/// The module of a symbol that is one by itself: a BPF program, a trampoline, a page of kprobes.
+/// The module of a symbol that forms a module of its own: a BPF program, a trampoline, a page of kprobes.
 pub(crate) fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<KernelModule> {
     match symbol.tag? {
         "bpf" => Some(written(symbol.name)),

@@ -108,7 +108,7 @@ pub struct RunningKernel<'a> {
     pub kallsyms: &'a [u8],
     /// The same, understood.
     pub symbols: &'a Kallsyms,
-    /// Text of kprobes/list in debugfs; empty where it cannot be read.
+    /// Text of kprobes/list in debugfs; empty if it cannot be read.
     pub kprobes: &'a str,
 }
 

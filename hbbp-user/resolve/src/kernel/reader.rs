@@ -13,7 +13,7 @@ use super::kcore::{Kcore, open_kcore};
 use super::vmlinux::{NotTheImage, Vmlinux, open_vmlinux, open_vmlinux_at};
 use hbbp_elf::build_id::read_kernel_build_id;
 
-/// Fills a buffer with kernel memory from an address on; `false` where it cannot.
+/// Fills a buffer with kernel memory from an address on; `false` if it cannot.
 pub type ReadKernel = dyn FnMut(Va, &mut [u8]) -> bool + Send;
 
 /// Where kernel text is read.
@@ -126,7 +126,7 @@ impl KernelText {
         matches!(self, Self::Kcore(_) | Self::Probe(_))
     }
 
-    /// Fills `bytes` with the text from `at` on; `false` where it cannot be read as a whole.
+    /// Fills `bytes` with the text from `at` on; `false` if it cannot be read as a whole.
     pub fn read(&mut self, at: Va, bytes: &mut [u8]) -> bool {
         match self {
             Self::None => false,

@@ -60,7 +60,7 @@ pub struct Region {
     pub end: Va,
     /// What it belongs to.
     pub module: KernelModuleIdx,
-    /// When it came, in ns; 0 where it was there before the run.
+    /// When it was loaded, in ns; 0 if that was before the run.
     pub from: u64,
     /// When it went, in ns; `u64::MAX` where it did not.
     pub until: u64,

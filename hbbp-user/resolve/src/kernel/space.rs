@@ -32,7 +32,7 @@ pub enum TextHistory {
     /// As it was at each time of the run.
     #[default]
     Followed,
-    /// As it is at the end of the run, as other tools read it.
+    /// Kernel text is read once, at the end of the run. This is what other tools do.
     Once,
 }
 
@@ -107,7 +107,7 @@ impl KernelSpace {
         self.reader.source()
     }
 
-    /// Start and length of the function in which the kernel changes from one task to the next; `None` where the kernel
+    /// Start and length of the function in which the kernel changes from one task to the next; `None` if the kernel
     /// hides its addresses.
     pub fn switch(&self) -> Option<(u64, u64)> {
         self.map.named("__switch_to_asm")
@@ -189,7 +189,7 @@ impl KernelSpace {
         changes.begin(first, time, &mut take)
     }
 
-    /// Splits the drain at hand at a time, as user text changed then. To be called before [`Self::begin`].
+    /// Splits the current drain at a time, because user text changed then. Call it before [`Self::begin`].
     pub(crate) fn split_at(&mut self, time: u64) {
         self.changes.switched(time);
     }
@@ -334,7 +334,7 @@ impl KernelSpace {
         }
     }
 
-    /// Closes the part at hand: its patches are taken over.
+    /// Closes the current part: its patches are taken over.
     pub(crate) fn close(&mut self) {
         self.changes.close();
     }

@@ -21,7 +21,7 @@ const MAX_TRACEPOINT: u64 = 256;
 pub(crate) struct StaticBranches(Vec<(Va, bool)>);
 
 impl StaticBranches {
-    /// Reads the table between the marks; empty where it has no symbols or cannot be read.
+    /// Reads the table between the marks; empty if it has no symbols or cannot be read.
     pub(super) fn read(marks: &ImageMarks, read: impl FnOnce(Va, &mut [u8]) -> bool) -> Self {
         let (Some(start), Some(end)) = (marks.jump_table, marks.jump_table_end) else {
             return Self::default();

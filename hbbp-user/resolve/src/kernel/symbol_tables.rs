@@ -1,5 +1,5 @@
-//! The symbols of the kernel image as the kernel itself keeps them: tables of compressed names and of 32-bit addresses, of
-//! which it prints /proc/kallsyms.
+//! The symbols of the kernel image in the kernel's own tables, from which it prints /proc/kallsyms: compressed names and 32-bit
+//! addresses.
 //!
 //! To have 200,000 lines printed takes the kernel some 330 million instructions, and reading them 100 more; the tables are
 //! copied and expanded for a twentieth of that.
@@ -108,7 +108,7 @@ impl SymbolTables {
     }
 
     /// Hands over all symbols in their order, those without a name whose type and first characters (four, if there are as many)
-    /// are not `wanted`. `None` where the tables turn out to be damaged.
+    /// are not `wanted`. `None` if the tables turn out to be damaged.
     pub(super) fn for_each(
         &self,
         wanted: impl Fn(u8, &[u8]) -> bool,

@@ -127,7 +127,7 @@ fn tally_runs(differs: &[bool], owner: &[Cause], live: &[u8], tallies: &mut [Tal
             .take_while(|it| is_same(*it))
             .count();
         at = start + len;
-        // A single breakpoint where no table says so is a probe: debugfs need not be there.
+        // A single breakpoint that no table explains is a probe: debugfs may be missing.
         let is_breakpoint = cause == Cause::Unknown && live[start..at] == [INT3];
         let cause = if is_breakpoint { Cause::Kprobes } else { cause };
         let tally = &mut tallies[cause as usize];

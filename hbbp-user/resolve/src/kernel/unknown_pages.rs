@@ -39,7 +39,7 @@ impl UnknownPages {
         self.printed != Printed::Hidden && self.pages.insert(at.0 >> PAGE_BITS)
     }
 
-    /// Reads the printed symbols, and modules again. What is new came at `start`, the start of the part at hand, at the latest;
+    /// Reads the printed symbols, and modules again. What is new came at `start`, the start of the current part, at the latest;
     /// where only the tables were read before, it was there before the run: what comes later has a record.
     pub(super) fn read(&mut self, map: &mut KernelMap, start: u64) {
         let time = match self.printed {

@@ -52,7 +52,7 @@ fn split_part(bytes: &[u8], len: u32) -> Option<(&[u8], &[u8])> {
 }
 
 impl Vmcoreinfo {
-    /// Interprets the text; `None` where something is missing.
+    /// Interprets the text; `None` if something is missing.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let value = |key: &str| {
             let values = text.lines().filter_map(|line| line.split_once('='));

@@ -71,7 +71,7 @@ impl fmt::Display for NotTheImage {
 }
 
 /// Looks for the image of the kernel `release` with this build id (empty: unknown), which runs at `marks`.
-/// `None` where there is none, or where the kernel hides where it runs.
+/// `None` if there is none, or where the kernel hides where it runs.
 pub(crate) fn open_vmlinux(release: &str, build_id: &[u8], marks: &ImageMarks) -> Option<Vmlinux> {
     find_vmlinux(release, build_id, marks).ok()
 }

@@ -36,7 +36,7 @@ pub(super) struct DebugFile {
 }
 
 /// Finds the debug information of a module: among the files that the user named, in the executed file, and where debug
-/// packages put it. `release` is that of the running kernel. `None` where there is none.
+/// packages put it. `release` is that of the running kernel. `None` if there is none.
 pub(super) fn find_debug_file(
     module: &Module,
     release: &str,
@@ -153,7 +153,7 @@ fn debug_link_places(path: &Path) -> Vec<PathBuf> {
     link().unwrap_or_default()
 }
 
-/// The file with what several debug files share (`dwz`), if it is there with the build id that is asked for.
+/// The file with the data that several debug files share (`dwz`), if it exists with the requested build id.
 fn open_supplement(
     path: &Path,
     file: &Parsed<'_>,
@@ -203,7 +203,7 @@ fn functions(file: &Parsed<'_>, bases: &HashMap<SectionIndex, u64>) -> HashMap<S
     functions
 }
 
-/// Reads one section of DWARF; empty where there is none.
+/// Reads one section of DWARF; empty if there is none.
 fn read_section(
     source: &File,
     file: &Parsed<'_>,

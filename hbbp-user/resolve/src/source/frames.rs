@@ -1,7 +1,7 @@
 //! Inlined functions, lines and discriminators of the instructions of one module, from DWARF.
 //!
 //! addr2line gives lines, but neither discriminators nor the lines that functions are declared at, which profiles for
-//! compilers are made of. Only the units that hold an address that is asked for are read.
+//! compilers are made of. Only the units that hold an address that is requested are read.
 
 use std::collections::HashMap;
 use std::ops::Range;

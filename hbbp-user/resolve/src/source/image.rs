@@ -98,14 +98,14 @@ fn module_place(name: &str, release: &str) -> Option<PathBuf> {
     files.next().map(|file| folder.join(file))
 }
 
-/// The build id of an ELF file; empty where it has none.
+/// The build id of an ELF file; empty if it has none.
 pub fn read_build_id(path: &Path) -> Result<Vec<u8>, NotTheFile> {
     let cache = ReadCache::new(open(path).ok_or(NotTheFile::Unreadable)?);
     let file = object::File::parse(&cache).map_err(|_| NotTheFile::NotElf)?;
     Ok(file.build_id().ok().flatten().unwrap_or_default().to_vec())
 }
 
-/// Finds how a module lies in a file, which must have its build id where both have one.
+/// Reads where the addresses of a module are in this file. If both have a build id, these must be the same.
 pub fn open_layout(path: &Path, module: &Module) -> Result<ImageLayout, NotTheFile> {
     let cache = ReadCache::new(open(path).ok_or(NotTheFile::Unreadable)?);
     let file = object::File::parse(&cache).map_err(|_| NotTheFile::NotElf)?;

@@ -14,12 +14,12 @@ use super::section::{Budget, TooLarge};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, ModuleIdx, Snapshot, SourceLocation, SourceLocations, Symbol};
 
-/// The debug information of the modules of a snapshot, opened where it is asked for.
+/// The debug information of the modules of a snapshot, opened on request.
 pub struct SourceLines<'a> {
     snapshot: &'a Snapshot,
     /// Files that the user named.
     named: Vec<PathBuf>,
-    /// What was found for each module that was asked for.
+    /// What was found for each module that was requested.
     modules: HashMap<ModuleIdx, Found>,
     /// Memory that is left for debug information.
     budget: Budget,
@@ -75,7 +75,7 @@ impl<'a> SourceLines<'a> {
         instructions.filter_map(found).collect()
     }
 
-    /// Where the instruction at `at` is; `None` where no debug information says it.
+    /// Where the instruction at `at` is; `None` if no debug information says it.
     pub fn find(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<SourceLocation> {
         let (lines, linked) = self.open(idx, at)?;
         let mut frames = lines.context.find_frames(linked).skip_all_loads().ok()?;
@@ -121,7 +121,7 @@ impl<'a> SourceLines<'a> {
         }
     }
 
-    /// The modules that were asked for and have no debug information here, in the order of the snapshot.
+    /// The modules that were requested and have no debug information here, in the order of the snapshot.
     pub fn without(&self) -> Vec<&'a Module> {
         self.modules_with(|found| matches!(found, Found::None))
     }

@@ -68,7 +68,7 @@ fn is_trusted(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw() || caller == Some(user)
 }
 
-/// The bytes of a section as they were before a tool compressed it; `None` where they cannot be read.
+/// The bytes of a section as they were before a tool compressed it; `None` if they cannot be read.
 pub(super) fn read(
     file: &File,
     range: CompressedFileRange,

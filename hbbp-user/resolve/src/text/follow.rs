@@ -300,7 +300,7 @@ mod tests {
     }
 
     proptest! {
-        /// Leaving out what is as it was makes no difference, whatever is patched and about to be.
+        /// Leaving out unchanged text makes no difference, for every kind of patch.
         #[test]
         fn readings_that_say_nothing_new_need_not_be_compared(
             readings in prop::collection::vec(

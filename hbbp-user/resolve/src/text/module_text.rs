@@ -1,4 +1,4 @@
-//! The text ranges of one module: where they lie, why they are there, and their bytes.
+//! The text ranges of one module: their addresses, their bytes, and why they were read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) struct ModuleText {
 #[derive(Debug)]
 pub(super) struct TextRange {
     pub(super) len: u64,
-    /// Its bytes, and the interval since which it has them; none where it could not be read.
+    /// Its bytes, and the interval since which it has them; none if it could not be read.
     pub(super) versions: TextVersions,
     pub(super) why: Why,
     pub(super) end: End,
@@ -68,7 +68,7 @@ pub(super) enum End {
 pub enum Covered {
     /// Its text is there.
     Yes,
-    /// Its text was asked for now, for the first time, and cannot be read.
+    /// Its text was needed now, for the first time, and cannot be read.
     UnreadableNow,
     /// It is known that its text cannot be read.
     Unreadable,

@@ -193,7 +193,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// The same as a tree, whatever the order in which ranges come.
+        /// The same as a tree, for any order of insertion.
         #[test]
         fn what_is_found_is_what_a_tree_finds(
             added in prop::collection::vec(0u64..900, 0..700),

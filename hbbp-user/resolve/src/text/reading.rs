@@ -50,7 +50,7 @@ impl Window {
         self.whole.fill(range, read);
     }
 
-    /// The bytes of a part of the range, read alone where the range could not be read as a whole; `None` where there is
+    /// The bytes of a part of the range, read alone where the range could not be read as a whole; `None` if there is
     /// no code, or none any more.
     pub(crate) fn part(&mut self, range: &Range<u64>, read: &mut ReadText<'_>) -> Option<&[u8]> {
         let whole = self.whole.part(range).filter(|bytes| is_code(bytes));
@@ -92,7 +92,7 @@ pub(crate) fn is_code(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte != 0 && *byte != INT3)
 }
 
-/// Reads a range; `None` where code is missing, or gone.
+/// Reads a range; `None` if code is missing, or gone.
 pub(crate) fn read_range(range: &Range<u64>, read: &mut ReadText<'_>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
     let done = read(ImageAddr(range.start), &mut bytes);

@@ -23,7 +23,7 @@ pub struct Poke {
     pub time: u64,
     /// First byte.
     pub start: ImageAddr,
-    /// Bytes before; empty where the text is new.
+    /// Bytes before; empty if the text is new.
     pub old: Vec<u8>,
     /// Bytes after.
     pub new: Vec<u8>,
@@ -235,7 +235,7 @@ impl TextVersions {
         Compared::Changed
     }
 
-    /// Takes a difference that waits for an explanation as it is. Returns whether there was one.
+    /// Accepts an unexplained difference as a new version of the text. Returns whether there was one.
     pub(crate) fn settle(&mut self) -> bool {
         let ambiguous = self.ambiguous.take();
         let waited = ambiguous.is_some();

@@ -21,7 +21,7 @@ const MAX_EARLY: usize = 256;
 /// The cgroup of a process image, and how it is known.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Membership {
-    /// Path; `None` where it is not known.
+    /// Path; `None` if it is not known.
     pub(super) path: Option<Arc<str>>,
     /// Whether it was read of this process image; else it is that of its parent.
     pub(super) is_read: bool,
@@ -53,7 +53,7 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Reads the cgroup of a live process, which has none where the hierarchy is not mounted; nothing where the process is
+    /// Reads the cgroup of a live process, which has none where the hierarchy is not mounted; nothing if the process is
     /// gone, or there are too many paths.
     pub(super) fn read(&mut self, tgid: u32) -> Option<Membership> {
         let mut text = Vec::new();
@@ -111,7 +111,7 @@ impl Cgroups {
     }
 }
 
-/// The path in the unified hierarchy, whose line is `0::PATH` (Documentation/admin-guide/cgroup-v2.rst); `None` where only
+/// The path in the unified hierarchy, whose line is `0::PATH` (Documentation/admin-guide/cgroup-v2.rst); `None` if only
 /// the hierarchies of version 1 are mounted.
 fn unified(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n')

@@ -51,7 +51,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// The host of this name; empty where it is unknown.
+    /// The host of this name; empty if it is unknown.
     pub fn named(name: &str) -> Self {
         let own = rustix::system::uname();
         if own.nodename().to_bytes() == name.as_bytes() {

@@ -33,7 +33,7 @@ impl ImageSet {
 }
 
 impl Image {
-    /// See [`super::image::ElfContent::age_names`]; `None` where none is held.
+    /// See [`super::image::ElfContent::age_names`]; `None` if none is held.
     fn age_names(&mut self) -> Option<(u32, usize)> {
         let Content::Elf(elf) = &mut self.content else {
             return None;

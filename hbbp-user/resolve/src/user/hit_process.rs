@@ -20,7 +20,7 @@ pub(super) struct HitProcess {
     pub(super) task: TaskKey,
     pub(super) generation: Option<Generation>,
     pub(super) comm: Arc<str>,
-    /// Path of its cgroup; `None` where it is not known.
+    /// Path of its cgroup; `None` if it is not known.
     pub(super) cgroup: Option<Arc<str>>,
     /// The thread, if this is the entry of one: its mappings are those of the process image.
     pub(super) thread: Option<HitThread>,
@@ -35,7 +35,7 @@ pub(super) struct HitThread {
     pub(super) of: ProcessIdx,
     /// Its id.
     pub(super) tid: u32,
-    /// Its name; empty where it is that of the process.
+    /// Its name; empty if it is that of the process.
     pub(super) name: Arc<str>,
 }
 

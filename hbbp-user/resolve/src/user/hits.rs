@@ -23,7 +23,7 @@ pub(crate) struct Hit {
 }
 
 impl Origin {
-    /// When the drain at hand began, in ns.
+    /// When the current drain began, in ns.
     fn drain_start(&self) -> u64 {
         match self {
             Self::Live(live) => live.drain.start,

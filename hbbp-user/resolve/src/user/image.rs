@@ -155,7 +155,7 @@ impl Image {
         }
     }
 
-    /// The address in the image of the first byte of a mapping; `None` where an ELF file has no such segment.
+    /// The address in the image of the first byte of a mapping; `None` if an ELF file has no such segment.
     pub fn image_start(&self, start: Va, offset: FileOff) -> Option<ImageAddr> {
         match &self.content {
             Content::Elf(elf) => elf.layout.image_addr(offset),
@@ -388,8 +388,7 @@ impl ElfContent {
         is_unchanged
     }
 
-    /// How often names were asked for, and their bytes. What was asked for before counts half from now on.
-    /// `None` while they are awaited.
+    /// How often names were requested, and their bytes. Older requests count half from now on. `None` while names are awaited.
     pub(super) fn age_names(&mut self) -> Option<(u32, usize)> {
         let names = self.names.as_mut()?;
         let uses = names.uses;
@@ -424,7 +423,7 @@ impl ElfContent {
         self.known_function_at(at, parser)
     }
 
-    /// The same of functions that were asked for.
+    /// The same of functions that were requested.
     pub(super) fn known_function_at(&mut self, at: ImageAddr, parser: &Parser) -> Option<FunctionOrGap> {
         let Self { source, names, .. } = self;
         let names = names.as_mut()?;

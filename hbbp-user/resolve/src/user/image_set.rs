@@ -38,11 +38,11 @@ pub(crate) struct ImageIdx(pub u32);
 /// All images that were mapped.
 #[derive(Debug)]
 pub(crate) struct ImageSet {
-    /// By index; `None` where one was closed.
+    /// By index; `None` if one was closed.
     pub(super) images: Vec<Option<Box<Image>>>,
     /// Free entries, without an image.
     free: Vec<ImageIdx>,
-    /// The image of each file that was asked for, or why there is none.
+    /// The image of each file that was looked up, or why there is none.
     files: HashMap<FileIdx, Result<ImageIdx, Loss>>,
     /// Images by device and inode of the open file, and by the path by which processes see it. Who gives a file of others
     /// another path, by a mount of its own, changes no name but its own.
@@ -90,7 +90,7 @@ impl ImageSet {
         self.parser = parser.clone();
     }
 
-    /// Sets the deadline after which no more files are to be opened.
+    /// Sets the deadline after which no more files are opened.
     pub(crate) fn hasten_with(&mut self, haste: Haste) {
         self.opener.haste = haste;
     }
@@ -148,7 +148,7 @@ impl ImageSet {
         self.files.retain(|_, image| *image != Ok(idx));
     }
 
-    /// Forgets what became of the files that are not known any more; the images that were hit stay.
+    /// Forgets the outcome for files that are no longer known; the images that were hit stay.
     pub(crate) fn forget_files(&mut self, is_known: impl Fn(FileIdx) -> bool) {
         self.files.retain(|file, _| is_known(*file));
     }
@@ -256,7 +256,7 @@ impl ImageSet {
         image
     }
 
-    /// The address in an image of the first byte of a mapping; `None` where an ELF file has no such segment.
+    /// The address in an image of the first byte of a mapping; `None` if an ELF file has no such segment.
     pub(crate) fn image_start(&self, idx: ImageIdx, mapping: &ImageMapping) -> Option<ImageAddr> {
         self.image(idx)?.image_start(mapping.start, mapping.offset)
     }

@@ -124,7 +124,7 @@ impl ProcessIndex {
         before.is_some_and(|before| self.is_same(before, mmap))
     }
 
-    /// Notes a mapping of text that is mapped there already. To be called before it is added.
+    /// Notes that text is mapped where text was mapped before. Call it before the mapping is added.
     pub(super) fn note_remapped(&mut self, mmap: &Mmap, time: u64) {
         if MAX_REMAPPED <= self.remapped.len() || !self.is_mapped_again(mmap, time) {
             return;

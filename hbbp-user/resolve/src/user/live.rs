@@ -66,7 +66,7 @@ impl UserSpace {
         }
     }
 
-    /// Whether a program may have patched its text since this was asked for last.
+    /// Whether a program may have patched its text since the last call.
     pub(crate) fn take_patched(&mut self) -> bool {
         let live = self.live_processes();
         live.is_some_and(|live| std::mem::take(&mut live.is_patched))

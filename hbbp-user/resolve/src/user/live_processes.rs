@@ -19,13 +19,13 @@ pub(crate) struct LiveProcesses {
     pub(super) comparison: Comparison,
     pub(super) unknown: Unknown,
     pub(super) watch: Watch,
-    /// Start and end of the drain at hand, or of the last one, in ns.
+    /// Start and end of the current drain, or of the last one, in ns.
     pub(super) drain: Range<u64>,
     pub(super) pending: Vec<Timed>,
     pub(super) rescanned: HashSet<u32>,
     /// Files that were opened since the last drain before they were hit.
     pub(super) n_opened: usize,
-    /// Whether text that was mapped before was mapped again since this was asked for last.
+    /// Whether text was mapped again, at addresses that had text before, since the last call.
     pub(super) is_patched: bool,
 }
 

@@ -33,7 +33,7 @@ impl MapStamp {
     }
 }
 
-/// Opens the map of a process; `None` where there is none, or none that can be trusted.
+/// Opens the map of a process; `None` if there is none, or none that can be trusted.
 pub(super) fn open_trusted(tgid: u32) -> Option<ByteSource> {
     let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
     let owner = process.uid().ok()?;

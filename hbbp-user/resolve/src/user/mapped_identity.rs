@@ -46,7 +46,7 @@ pub(super) fn is_mapped(file: &File, stat: &Stat, found: Found, identity: &FileI
     is_same && (generation == 0 || [0, generation].contains(&read_generation(file)))
 }
 
-/// The generation of an inode; 0 where its file system does not report it.
+/// The generation of an inode; 0 if its file system does not report it.
 fn read_generation(file: &File) -> u64 {
     /// `FS_IOC_GETVERSION` of include/uapi/linux/fs.h.
     const GET_VERSION: libc::Ioctl = 0x8008_7601_u32 as libc::Ioctl;

@@ -74,6 +74,6 @@ pub(crate) struct ImageMapping {
     pub file: FileIdx,
     /// Whether writes to the file by others show in it.
     pub shared: bool,
-    /// Time of the mapping in ns; 0 where it was there before the run.
+    /// Time of the mapping in ns; 0 if it existed before the run.
     pub from: u64,
 }

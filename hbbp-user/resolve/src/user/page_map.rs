@@ -28,7 +28,7 @@ pub(super) struct PageMap {
 }
 
 impl PageMap {
-    /// Opens that of process `tgid`; `None` where it is gone, or may not be read.
+    /// Opens that of process `tgid`; `None` if it is gone, or may not be read.
     pub(super) fn open(tgid: u32) -> Option<Self> {
         let file = File::open(format!("/proc/{tgid}/pagemap")).ok()?;
         let (first, words) = (0, Vec::new());

@@ -62,8 +62,8 @@ impl UserSpace {
         splits(remapped)
     }
 
-    /// Compares executed text of files since the last drain with the memory of their processes. To be called after all
-    /// counts of the drain are added, while the memory of processes can be read.
+    /// Compares executed text of files since the last drain with the memory of their processes. Call it after all counts of the
+    /// drain are added, while the memory of processes can be read.
     pub(super) fn compare_with_memory(&mut self, losses: &mut Losses) {
         let Origin::Live(live) = &mut self.origin else {
             return;
@@ -193,7 +193,7 @@ impl<'a> Compare<'a> {
     }
 
     /// The part of a range whose memory shows the file: all of it, where its neighbours do as its own mapping does.
-    /// `None` where something else is mapped there by now.
+    /// `None` if something else is mapped there by now.
     fn mapped_part(&self, hit: HitMapping, mapping: &Range<Va>, range: Range<Va>) -> Option<Range<Va>> {
         let is_shown = |at: Va| {
             let mapping = self.image.mapping_at(at, u64::MAX);

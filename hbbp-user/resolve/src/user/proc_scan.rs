@@ -20,7 +20,7 @@ pub struct Scanned {
     pub tgid: u32,
     /// Command name.
     pub comm: String,
-    /// The process that created it; 0 where that is none, or outside of our pid namespace.
+    /// The process that created it; 0 if that is none, or outside of our pid namespace.
     pub parent: u32,
     /// Number of its threads.
     pub n_threads: u32,
@@ -45,7 +45,7 @@ pub(crate) fn read_tgids() -> Vec<u32> {
         .collect()
 }
 
-/// Reads one live process; `None` where it is gone or may not be read.
+/// Reads one live process; `None` if it is gone or may not be read.
 pub fn read_process(tgid: u32) -> Option<Scanned> {
     let at = now();
     let stat = Process::new(i32::try_from(tgid).ok()?).ok()?.stat().ok()?;

@@ -29,7 +29,7 @@ pub(crate) struct ProcessImage {
     pub comm: Arc<str>,
     /// Width of its code in bits.
     pub bits: u32,
-    /// The process that created this one; 0 where that is unknown.
+    /// The process that created this one; 0 if that is unknown.
     pub(super) parent: u32,
     /// The cgroup that it runs in.
     pub(super) cgroup: Membership,

@@ -82,7 +82,7 @@ impl ProcessIndex {
             .collect()
     }
 
-    /// The image that process `tgid` runs now, as far as the records show; `None` where it has ended.
+    /// The image that process `tgid` runs now, as far as the records show; `None` if it has ended.
     pub(crate) fn live(&self, tgid: u32) -> Option<&ProcessImage> {
         self.processes
             .get(&tgid)?

@@ -28,7 +28,7 @@ const MAX_NAMES: usize = 64 << 20;
 #[derive(Debug)]
 struct Names {
     map: Answer<PerfMap>,
-    /// The file that they are of, as it was then; `None` where there is none.
+    /// The file that they are of, as it was then; `None` if there is none.
     stamp: Option<MapStamp>,
     /// The drains since they were asked for.
     unused: Unused,
@@ -50,12 +50,12 @@ pub struct ProcessMemory {
     pub(super) parser: Parser,
     open: HashMap<u32, Option<File>>,
     names: HashMap<(u32, Generation), Names>,
-    /// The pages of the process that was asked for last; `None` where they cannot be read.
+    /// The pages of the last process that was read; `None` if they cannot be read.
     pages: Option<(u32, Option<PageMap>)>,
 }
 
 impl ProcessMemory {
-    /// Fills `bytes` with the memory of process `tgid` from `at` on; `false` where it is gone, unreadable or refused.
+    /// Fills `bytes` with the memory of process `tgid` from `at` on; `false` if it is gone, unreadable or refused.
     pub(crate) fn read(&mut self, tgid: u32, at: Va, bytes: &mut [u8]) -> bool {
         if MAX_OPEN <= self.open.len() && !self.open.contains_key(&tgid) {
             self.open.clear();
@@ -84,7 +84,7 @@ impl ProcessMemory {
         self.parser.wait(&mut names.map)
     }
 
-    /// The names that were asked for, if they come within a time.
+    /// The requested names, if they arrive within a time.
     pub(crate) fn names_within(
         &mut self,
         tgid: u32,

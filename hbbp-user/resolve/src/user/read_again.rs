@@ -19,7 +19,7 @@ const MAX_OPENED: usize = 4096;
 const GAP: u32 = 49;
 
 impl UserSpace {
-    /// Records rest: processes are read again where they are hit, once in each drain.
+    /// Records are paused: processes are read again when they are hit, once in each drain.
     pub(crate) fn rest(&mut self) {
         if let Origin::Live(live) = &mut self.origin {
             live.unknown.is_resting = true;
@@ -36,7 +36,7 @@ impl UserSpace {
         }
     }
 
-    /// Reads a process again that may run another program than the one that is known, as records rest or rested.
+    /// Reads a process again that may have started another program while records were paused.
     pub(super) fn read_unsure(&mut self, tgid: u32) {
         let Origin::Live(live) = &mut self.origin else {
             return;
@@ -58,7 +58,7 @@ impl UserSpace {
         }
     }
 
-    /// Reads the processes again of which something is not known, where there is time for it.
+    /// Reads incompletely known processes again, as far as time allows.
     pub(super) fn read_again(&mut self) {
         let crowded = self.index.take_crowded();
         let Origin::Live(live) = &mut self.origin else {

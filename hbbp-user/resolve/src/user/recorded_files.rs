@@ -1,4 +1,4 @@
-//! The files of a recording: nothing of the recorded machine is there but these, or copies of them.
+//! The files of a recording: of the recorded machine, only these or copies of them are available.
 //!
 //! Each is looked for once ([`super::find_file`]); what the user must know about the search is collected until the end.
 
@@ -22,7 +22,7 @@ const MOST_NAMES_OF_A_FILE: usize = 2;
 /// A file for which a text names addresses as the file states them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamedFile {
-    /// Build id; empty where it is unknown.
+    /// Build id; empty if it is unknown.
     pub build_id: Vec<u8>,
     /// Path; the program itself has none, and is the first file that the user names.
     pub path: Option<String>,
@@ -73,7 +73,7 @@ impl RecordedFiles {
         }
     }
 
-    /// The file of a mapping; `None` where it is nowhere, which is counted and noted.
+    /// The file of a mapping; `None` if it is nowhere, which is counted and noted.
     pub(super) fn find(&mut self, file: &MappedFile, losses: &mut Losses) -> Option<Found> {
         if file.backing() != Backing::File && file.identity == FileIdentity::Unknown {
             // Memory without a file, which went with its process.
@@ -123,7 +123,7 @@ impl RecordedFiles {
         find(&places, file, build_id).or_else(|_| find(&places, file, &[]))
     }
 
-    /// The file that a text names `at` of, and what it is called; `None` where there is none, or where the user did not name the
+    /// The file that a text names `at` of, and what it is called; `None` if there is none, or where the user did not name the
     /// program.
     pub(super) fn named_at(&mut self, at: Va) -> Option<(NamedFile, MappedFile)> {
         let holds = |file: &&NamedFile| at.since(file.base).is_some_and(|offset| offset < file.len);

@@ -93,12 +93,12 @@ impl UserSpace {
         space
     }
 
-    /// Sets the deadline after which no more files are to be opened.
+    /// Sets the deadline after which no more files are opened.
     pub(crate) fn hasten_with(&mut self, haste: Haste) {
         self.images.hasten_with(haste);
     }
 
-    /// Of a recording with these records, which must be in the order of time.
+    /// User space of a recording with these records, which must be in the order of time.
     pub(crate) fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
         let mut index = ProcessIndex::default();
         let time = RecordedTime::new(records, &mut index);

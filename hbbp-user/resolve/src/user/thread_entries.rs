@@ -14,7 +14,7 @@ use hbbp_model::snapshot::{ProcessIdx, Thread};
 use hbbp_model::streams::ThreadCounts;
 
 impl UserSpace {
-    /// Sets whether threads are kept separate. To be called before anything is counted.
+    /// Sets whether threads are kept separate. Call it before anything is counted.
     pub(crate) fn count_threads(&mut self, threads: ThreadCounts) {
         self.threads.counts = threads;
     }
@@ -72,7 +72,7 @@ impl UserSpace {
     }
 }
 
-/// The name of a live thread; `None` where it is gone.
+/// The name of a live thread; `None` if it is gone.
 fn read_name(tgid: u32, tid: u32) -> Option<Arc<str>> {
     let name = fs::read(format!("/proc/{tgid}/task/{tid}/comm")).ok()?;
     let name = name.strip_suffix(b"\n").unwrap_or(&name);

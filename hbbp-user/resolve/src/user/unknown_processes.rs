@@ -1,4 +1,4 @@
-//! What is not known of processes, because records of them were lost, left out or rest.
+//! Gaps in what is known of processes: records of them were lost, left out or paused.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(super) struct Unknown {
     known_until: (u64, u64),
     /// When the next reading may be.
     pub(super) next: Option<Instant>,
-    /// Whether records rest, so that nothing is known of what processes do.
+    /// Whether records are paused, so that changes of processes are not seen.
     pub(super) is_resting: bool,
     /// Processes that may have begun another program while records rested, until a record or a reading says which they run.
     pub(super) unsure: HashSet<u32>,

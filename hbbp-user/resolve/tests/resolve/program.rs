@@ -63,7 +63,7 @@ impl Running {
             .expect("it starts")
     }
 
-    /// Starts a command and reads the addresses that it prints; `None` where it prints none.
+    /// Starts a command and reads the addresses that it prints; `None` if it prints none.
     pub(super) fn of_command(command: &mut Command, folder: &Path, n_addresses: usize) -> Option<Self> {
         let mut child = command.spawn().ok()?;
         let lines = BufReader::new(child.stdout.take()?).lines().take(n_addresses);

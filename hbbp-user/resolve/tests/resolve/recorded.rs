@@ -1,4 +1,4 @@
-//! The resolver on a recording: the functions that were hit have names, whatever was hit before them.
+//! The resolver on a recording: functions that were hit have names, whichever functions were hit before.
 
 use std::path::PathBuf;
 

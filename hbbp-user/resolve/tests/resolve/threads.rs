@@ -8,7 +8,7 @@ use hbbp_resolve::raw::{Raw, RawInterval};
 use super::program::{PROGRAM, Running, compile};
 use super::{ip, no_kernel, snapshot, text_at};
 
-/// Samples of three threads of one process, of which the first alone is there.
+/// Samples of three threads of one process, of which only the first exists.
 fn sampled(running: &Running, threads: ThreadCounts) -> Snapshot {
     let (tgid, spin) = (running.child.id(), running.addresses[0]);
     let mut resolver = Resolver::new(no_kernel(), &[running.scanned()]);

@@ -10,8 +10,8 @@
 //! Where that is not enough either, intervals become longer ([`Control::lengthening`]): what each one costs to resolve, write, merge
 //! and estimate is then spent less often.
 //!
-//! What is aimed at is [`AIM`] of the budget, or the constant rate at which no minute to come takes more than [`LIMIT`] of it,
-//! if that is less: a minute remembers what was spent in it.
+//! The target is [`AIM`] of the budget, or less: no future minute may take more than [`LIMIT`] of the budget at a constant rate,
+//! and a minute includes what was spent in it already.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ pub(crate) struct Control {
     excess: (u64, u64, f64),
     /// Whether the interval is to end early.
     urgent: bool,
-    /// By what the time between two looks is longer than usual.
+    /// Factor by which the time between two polls is longer than usual.
     pace: u32,
     /// By what intervals are longer than asked for.
     lengthening: u32,
@@ -52,14 +52,14 @@ pub(crate) struct Control {
     settled: bool,
 }
 
-/// The part of the budget that is aimed at: what is left is for what varies from minute to minute.
+/// The target, as a part of the budget. The remainder allows for minutes that cost more than others.
 const AIM: f64 = 0.7;
 
 /// The part of the budget that no minute is planned to exceed.
 const LIMIT: f64 = 0.8;
 
-/// The part of what is aimed at that samples may take in any case: where user space takes all of it, a daemon that takes no
-/// samples would be of no use either.
+/// The part of the target that samples may take in any case: a daemon whose user space left nothing for samples would be useless
+/// as well.
 const SAMPLES: f64 = 0.25;
 
 /// The time over which a budget is kept, in ns.
@@ -71,22 +71,22 @@ const BEYOND: f64 = 1e9;
 /// Shorter intervals would cost more than the samples that are spared.
 const SHORTEST: u64 = SECOND / 4;
 
-/// Below this part of what is aimed at, periods become shorter. Between both nothing changes.
+/// Below this part of the target, periods become shorter. Between the two nothing changes.
 const TOO_LITTLE: f64 = 0.7;
 
-/// The part of what is aimed at that is expected of shorter periods.
+/// The part of the target that shorter periods are expected to reach.
 const ENOUGH: f64 = 0.9;
 
 /// Samples that take no more than this many times their least part leave nothing to spare.
 const LEAST: f64 = 1.5;
 
-/// The longest time between two looks, in usual ones: 0.4 s between two readings of records, 16 s between two drains.
+/// The longest time between two polls, in usual ones: 0.4 s between two readings of records, 16 s between two drains.
 const SLOWEST: u32 = 8;
 
-/// The longest interval, in those that were asked for.
+/// The longest interval, in those that were requested.
 const LONGEST: u32 = 16;
 
-/// Below this part of what is aimed at, intervals become half as long, and then looks come twice as often.
+/// Below this part of the target, intervals become half as long, and then polls come twice as often.
 const SLACK: f64 = 0.4;
 
 /// The longest steps to longer and to shorter periods.
@@ -116,12 +116,12 @@ impl Control {
         }
     }
 
-    /// By what the time between two looks is to be longer than usual: 1 to [`SLOWEST`].
+    /// Factor by which the time between two polls is longer than usual: 1 to [`SLOWEST`].
     pub(crate) const fn pace(&self) -> u32 {
         self.pace
     }
 
-    /// By what intervals are to be longer than asked for: 1 to [`LONGEST`].
+    /// Factor by which intervals are longer than requested: 1 to [`LONGEST`].
     pub(crate) const fn lengthening(&self) -> u32 {
         self.lengthening
     }

@@ -73,12 +73,12 @@ impl Budget {
             .draw(time.saturating_add(n.saturating_mul(READ_RECORD)));
     }
 
-    /// Whether records are to rest or to be written again from now on.
+    /// Whether the kernel should stop or resume writing records; `None` if nothing changes.
     pub(super) fn change_of_records(&mut self) -> Option<Change> {
         self.account.change(now())
     }
 
-    /// By what the time between two looks is to be longer than usual.
+    /// Factor by which the time between two polls is longer than usual.
     pub(super) const fn pace(&self) -> u32 {
         self.control.pace()
     }
@@ -111,7 +111,7 @@ impl Budget {
         self.control.is_urgent(now(), spent)
     }
 
-    /// Settles what the samples of a run cost, and sets the periods of the next one. To be called while sampling is stopped.
+    /// Settles what the samples of a run cost, and sets the periods of the next one. Call it while sampling is stopped.
     pub(super) fn adapt(&mut self, collector: &mut Collector, run: &mut Run) -> anyhow::Result<()> {
         let spent = self.account(collector, run);
         let before = self.control.scale();

@@ -1,12 +1,12 @@
-//! Control of what records of processes take: the kernel writes one for each process, program and mapping that begins
-//! or ends, whatever the periods of samples are. A storm of short-lived processes would take more than any budget.
+//! Control of the cost of records of processes. The kernel writes one for each process, program and mapping that begins or ends,
+//! at any sampling period. A storm of short-lived processes would exceed any budget.
 //!
 //! Pure, as [`super::control`]: what records take is drawn from an account that is filled at a constant rate. Where it
 //! is overdrawn, records rest until it is full. Samples go on, and so every total stays true; what is lost is the
 //! program of a process that began meanwhile, unless it still runs when it is looked for.
 
-/// The part of the budget that records may take: samples, and what is done with them, need the rest. With 0.3, a minute of storm
-/// on the emulated machine took 1.26 times the budget.
+/// The part of the budget for records. Samples and their processing need the remainder. With 0.3, a minute of storm on the
+/// emulated machine took 1.26 times the budget.
 const SHARE: f64 = 0.2;
 
 /// How long the account is filled, in ns: a compiler's processes of a second are all taken then, and a storm draws as much

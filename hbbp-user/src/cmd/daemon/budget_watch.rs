@@ -1,5 +1,5 @@
-//! Notices intervals that took more CPU time than the budget, one after the other: then periods and intervals are as long as
-//! control makes them, and the rest has to be said.
+//! Detects successive intervals that took more CPU time than the budget. Periods and intervals are then as long as control makes
+//! them, so the excess is logged.
 
 use super::counters::{Counter, Counters};
 use super::service_log::tell;

@@ -24,7 +24,7 @@ macro_rules! counters {
                 match self { $(Self::$variant => $help),* }
             }
 
-            /// What was lost: one thing, several, and what became of them; `None` where nothing is.
+            /// What was lost: one thing, several, and what became of them; `None` if nothing is.
             const fn sentence(self) -> Option<[&'static str; 3]> {
                 match self { $(Self::$variant => $sentence),* }
             }

@@ -188,7 +188,7 @@ impl Beside<'_> {
             end.notify_one();
             let served = serving.map(|it| ended(it, "metrics"));
             let kept = ended(keeping, "segments");
-            // What measured is torn down when its last interval is on the disk, whatever that does.
+            // The collection is torn down after its last interval is written, whether or not that succeeds.
             drop(measured);
             served.transpose()?;
             kept

@@ -34,7 +34,7 @@ pub(super) struct Served {
 /// The sender of requests for profiles.
 #[derive(Debug)]
 pub(super) struct Profiles {
-    /// The thread of the segments; `None` where others than the owner could ask.
+    /// The thread of the segments; `None` if others than the owner could ask.
     work: Option<SyncSender<Work>>,
     counters: Arc<Counters>,
     /// When the last one was asked for.

@@ -22,7 +22,7 @@ pub(super) enum Work {
     Profile(ProfileRequest),
 }
 
-/// A profile that is asked for.
+/// A profile that is requested.
 #[derive(Debug)]
 pub(super) struct ProfileRequest {
     /// The time before now, in seconds.

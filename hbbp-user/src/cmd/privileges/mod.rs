@@ -45,17 +45,16 @@ const KEPT: [Reason; 4] = [
     ),
 ];
 
-/// What stays instead of CAP_PERFMON and CAP_BPF, which it includes, where the kernel opens no events with these: that
-/// of Debian, while `kernel.perf_event_paranoid` is above 2 (Debian's patch "security,perf: Allow further restriction
-/// of perf_event_open").
+/// Kept instead of CAP_PERFMON and CAP_BPF, which it includes, on kernels that open no events with those two. Debian's kernel
+/// opens none while `kernel.perf_event_paranoid` is above 2 (Debian's patch "security,perf: Allow further restriction of
+/// perf_event_open").
 const ADMIN: Reason = (
     CapabilitySet::SYS_ADMIN,
     "CAP_SYS_ADMIN",
     "events and programs, as kernel.perf_event_paranoid is above 2: with 2 it is not kept",
 );
 
-/// Drops all rights but those of [`KEPT`]. To be called before any other thread is started.
-/// Returns a sentence about what is left.
+/// Drops all rights but those of [`KEPT`]. Call it before any other thread is started. Returns a sentence about what is left.
 pub(super) fn limit() -> anyhow::Result<String> {
     open_kernel_files();
     raise_locked_memory();

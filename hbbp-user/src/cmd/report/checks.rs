@@ -6,7 +6,7 @@ use crate::advice::words;
 use hbbp_analysis::mix::{Dimension, Filter, Mix, Query, Sort, View};
 use hbbp_model::advice::{Advice, Advised};
 
-/// What was asked for cannot be answered from this profile: a mistake in the command, not a failure.
+/// The request cannot be answered from this profile: a mistake in the command, not a failure.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUse(String);
@@ -67,7 +67,7 @@ fn check_sort(query: &Query, mix: &Mix) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a table that would have no column of figures: all that are asked for need time, which was not sampled.
+/// Refuses a table without figures: all requested figures need time, which was not sampled.
 fn check_time(query: &Query, mix: &Mix) -> anyhow::Result<()> {
     let only_time = !query.values.is_empty() && query.values.iter().all(|value| value.is_of_time());
     if !only_time || mix.time_unit.is_some() {

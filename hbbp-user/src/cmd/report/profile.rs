@@ -47,7 +47,7 @@ impl<'a> Profile<'a> {
         runs.map(|(run, locations)| run.mix(query, locations)).collect()
     }
 
-    /// The rows of the first table by period, where they are asked for.
+    /// The rows of the first table by period, if requested.
     pub(super) fn over_time(
         &self,
         options: &ReportOptions,
@@ -103,7 +103,7 @@ impl<'a> Profile<'a> {
         Ok(self.estimated.iter().map(of_run).collect())
     }
 
-    /// What the first screen shows, where it is asked for.
+    /// What the first screen shows, if it is requested.
     pub(super) fn overview(&self, options: &ReportOptions) -> Option<Overview> {
         let is_shown = options.format == Format::Text && options.extent == Extent::Screen;
         is_shown.then(|| Overview::new(|query| sum(query, self.mixes(query).into_iter())))

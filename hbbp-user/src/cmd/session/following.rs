@@ -44,8 +44,7 @@ impl Session {
         Ok(())
     }
 
-    /// Lets records of processes rest where they took more than their part of the budget, and resumes them where they may take
-    /// some again.
+    /// Pauses records of processes that took more than their part of the budget, and resumes them when they fit into it again.
     pub(crate) fn settle_records(&mut self) -> anyhow::Result<()> {
         match self.budget.as_mut().and_then(Budget::change_of_records) {
             Some(Change::Rest) => {

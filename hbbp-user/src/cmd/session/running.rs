@@ -60,7 +60,7 @@ const TEXT_ONCE: &str = "kernel text was read once, at the end (--text-once): sa
 const EMPTY_STACKS: &str = "branch stacks are empty on this machine, as on some virtual machines: the mix \
                             uses instruction samples only";
 
-/// Note of an interval that was to be longer than asked for. How much longer, its duration says.
+/// Note that an interval was longer than requested. Its duration says how much.
 const LENGTHENED: &str = "to keep the CPU budget, intervals were longer than asked for";
 
 /// What becomes of processes that have ended when a profile is taken ([`Snapshot::join_ended`]).
@@ -82,7 +82,7 @@ pub(crate) struct Session {
     pub(super) run: Run,
     /// When sampling was started.
     pub(super) started: u64,
-    /// Times of the CPUs at that time; `None` where these say nothing about what is measured.
+    /// Times of the CPUs at that time; `None` if these say nothing about what is measured.
     pub(super) cpu_times: Option<CpuTimes>,
     /// CPU time of this program up to the last profile, in ns.
     pub(super) own_cpu: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Session {
     pub(super) unread: u64,
     /// Whether branch stacks have entries.
     pub(crate) stacks: StacksSeen,
-    /// `None` where none was asked for, or it cannot be kept.
+    /// `None` if none was asked for, or it cannot be kept.
     pub(crate) budget: Option<Budget>,
     /// What becomes of processes that have ended when a profile is taken.
     pub(crate) ended: EndedProcesses,
@@ -197,12 +197,12 @@ impl Session {
         self.resolver.hasten_with(haste);
     }
 
-    /// By what the time between two looks is longer than usual, because of a budget.
+    /// Factor by which the time between two polls is longer than usual, because of a budget.
     pub(crate) fn pace(&self) -> u32 {
         self.budget.as_ref().map_or(1, Budget::pace)
     }
 
-    /// By what intervals are to be longer than asked for, because of a budget.
+    /// Factor by which intervals are longer than requested, because of a budget.
     pub(crate) fn lengthening(&self) -> u32 {
         self.budget.as_ref().map_or(1, Budget::lengthening)
     }
@@ -330,7 +330,7 @@ fn crowd(n_cpus: u32) -> u32 {
     ready.div_ceil(n_cpus.max(1)).clamp(1, MOST_CROWDED)
 }
 
-/// What is to be said where looks came less often than usual.
+/// The note on polls that came less often than usual.
 fn paced(pace: u32) -> Option<String> {
     let (records, counts) = (SIDEBAND_EVERY * pace, DRAIN_EVERY * pace);
     (1 < pace).then(|| {

@@ -104,7 +104,7 @@ fn rested(path: &str) -> u64 {
     run.losses.get(Loss::RecordsRested)
 }
 
-/// Records of a storm of processes would take more than the budget: they rest, which is stated, and are written again after it.
+/// Records of a storm of processes would exceed the budget: they are paused, which is stated, and resumed after it.
 #[test]
 fn records_rest_in_a_storm_of_processes() {
     let Some(_kernel) = kernel() else { return };

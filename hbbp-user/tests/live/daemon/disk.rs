@@ -13,7 +13,7 @@ use crate::{kernel, report_of, skip_outside_ci};
 struct Disk(tempfile::TempDir);
 
 impl Disk {
-    /// `None` where none can be mounted.
+    /// `None` if none can be mounted.
     fn mount() -> Option<Self> {
         let disk = Self(tempfile::tempdir().unwrap());
         if disk.mounted("size=64m,mode=700") {

@@ -320,7 +320,7 @@ fn scrapes_leave_no_memory() {
     }
     let after = least();
     println!("{scrapes} scrapes: {before:?}, then {after:?} KiB and open sockets");
-    // Of 500, 8 KiB each; of 10 000, less than half a KiB.
+    // With 500 of them, 8 KiB each; with 10 000, less than half a KiB.
     assert!(after.0 < before.0 + 4096, "{before:?}, {after:?}");
     assert!(after.1 <= before.1, "{before:?}, {after:?}");
     daemon.stop();

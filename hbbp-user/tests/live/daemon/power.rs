@@ -22,7 +22,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// `None` where none can be mounted.
+    /// `None` if none can be mounted.
     fn make(made: &Path) -> Option<Self> {
         let disk = Self {
             image: made.join("image"),

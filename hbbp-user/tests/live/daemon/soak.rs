@@ -1,4 +1,4 @@
-//! A daemon among programs that start and end all the time: every interval is there, and its memory does not grow.
+//! A daemon among programs that start and end all the time: no interval is missing, and its memory does not grow.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ fn soak_keeps_every_interval_and_its_memory() {
         let report = report_of(&path_of(made.path(), &name));
         assert_eq!(number(&report["accounting"]["unexplained"]), 0, "{name}");
     }
-    // Of the last quarter and the second, the least: what an interval takes for a moment comes and goes.
+    // The minimum over the last quarter and over the second: what an interval takes for a moment comes and goes.
     let least = |marks: &[f64]| marks.iter().copied().fold(f64::INFINITY, f64::min);
     let (second, last) = (least(&used[3..6]), least(&used[9..]));
     assert!(last <= 1.25 * second, "{second} MiB, then {last} MiB");

@@ -266,7 +266,7 @@ fn hostile_names_run_nothing_in_a_browser() {
         return;
     };
     assert!(document.contains("<title>hbbp-sys: instruction mix</title>"));
-    // They are there as text, in each of these views, and there is no such element.
+    // The page has them as text in each of these views, and has no such element.
     assert!(!document.contains("<img"));
     for name in ["Icicle", "Changes", "Modules", "code"] {
         let views = found["views"].as_array().unwrap().iter();

@@ -73,7 +73,7 @@ fn deviations_of_a_choice_have_the_variances_of_draws() {
 fn shares_are_what_was_found_last() {
     let graph = forked();
     let mut conservation = conservation(&graph);
-    // Of the start one deviation of the rare way, of its branch two of each.
+    // One deviation is for the rare target of the start, and two are for each target of its branch.
     conservation.found(&[0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 2.0]);
     let moved = 40.0_f64.sqrt();
     let shares = &conservation.streams.shares;

@@ -1,6 +1,6 @@
 //! The ways that lead on from each place, and what share of the flow there takes each: recorded, and as it is found.
 //!
-//! Where there are several, what one way took too often the others took too seldom: nothing is lost in a choice. So of its ways all but one
+//! Where there are several, what one way took too often the others took too rarely: nothing is lost in a choice. So of its ways all but one
 //! have a deviation, which is unknown, and that one has what they leave. Deviations are in units of their standard deviations.
 
 use super::super::errors::FEWEST;
@@ -27,7 +27,7 @@ pub(super) struct Ways {
     /// How often each was chosen then, and the standard deviation of that.
     pub(super) flows: Vec<(f64, f64)>,
     pub(super) choices: Vec<Choice>,
-    /// For each way how it is chosen; `None` where it is certain.
+    /// For each way how it is chosen; `None` if it is certain.
     chosen: Vec<Option<Chosen>>,
 }
 
@@ -45,7 +45,7 @@ enum Chosen {
 pub(super) struct Choice {
     /// Ways with a deviation of their own.
     pub(super) free: Vec<usize>,
-    /// The way that takes what these leave; `None` where that leads to what is not known, or ways are [`MANY`].
+    /// The way that takes what these leave; `None` if that leads to what is not known, or ways are [`MANY`].
     pub(super) last: Option<usize>,
     /// Whether its ways are all that there are.
     pub(super) is_complete: bool,

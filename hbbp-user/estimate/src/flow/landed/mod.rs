@@ -24,7 +24,7 @@ pub(crate) type Landed = Vec<Vec<(usize, f64)>>;
 /// Most instructions that all streams execute: a second, and 100 MB where each is a block.
 const EXECUTED: usize = 1 << 22;
 
-/// What these streams leave where, by the samples of each instruction; `None` where these tell nothing of times, or streams are too long to
+/// What these streams leave where, by the samples of each instruction; `None` if these tell nothing of times, or streams are too long to
 /// go through.
 pub(crate) fn landed(
     map: &BlockMap,

@@ -1,11 +1,11 @@
 //! Stacks that are read late: the moment that each was taken at, and how far off that leaves what they show.
 //!
-//! Unless it stands in the record of a precise event, a stack is read in the interrupt, some tens of cycles after its event
-//! overflowed (arch/x86/events/intel/core.c, Linux v6.12; AMD's as well). It ends at the last branch before that moment, so the
-//! branches that passed meanwhile stand in its newest slots: many of fast code, few of slow code. What runs before slow code is
-//! therefore shown too often, and what runs behind it too seldom.
+//! Only the stack of a precise event is recorded with the event. Any other stack is read in the interrupt, some tens of cycles
+//! after its event overflowed (arch/x86/events/intel/core.c, Linux v6.12; AMD's as well). It ends at the last branch before that
+//! moment, so its newest slots hold the branches taken in between: many in fast code, few in slow code. Code before slow code is
+//! therefore shown too often, and code after it too rarely.
 //!
-//! Let `reach(x)` be the mean number of branches before a branch x whose stacks are read behind it. Of an execution of a stream
+//! Let `reach(x)` be the mean number of branches before a branch x whose stacks are read after it. Of an execution of a stream
 //! that ends at x, a stack of n streams shows
 //!
 //! ```text
@@ -37,7 +37,7 @@ use together::Together;
 /// one each in the mean, and by chance hardly more than this.
 const GAIN: f64 = 10.0;
 
-/// Standard deviations of chance beyond which the streams behind the newest branches are longer: what is found by chance in one of
+/// Standard deviations of chance beyond which the streams after the newest branches are longer: what is found by chance in one of
 /// thirty thousand runs.
 const SIGMAS: f64 = 4.0;
 
@@ -51,11 +51,11 @@ const LEAST: f64 = 0.1;
 /// When stacks were read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Late {
-    /// Least and longest time behind the trigger, in cycles of a plain instruction.
+    /// Least and longest time after the trigger, in cycles of a plain instruction.
     pub cycles: (f64, f64),
 }
 
-/// The graph with the streams and branches that stacks would have shown, were all read when their event overflowed; `None` where
+/// The graph with the streams and branches that stacks would have shown, were all read when their event overflowed; `None` if
 /// nothing says that they were not. Streams take `durations`, in cycles; `depth` is the mean number of streams of a stack.
 pub(crate) fn weighed(graph: &FlowGraph, durations: &[f64], depth: f64) -> Option<(FlowGraph, Late)> {
     if !end_before_slow_code(graph, durations) {
@@ -167,7 +167,7 @@ mod tests {
     ];
 
     /// Runs the branches, and takes a stack after each 101st one, `least` to `longest` cycles late. Returns the executions and the graph
-    /// of the stacks: the start behind each branch has one stream, to that branch.
+    /// of the stacks: the start after each branch has one stream, to that branch.
     fn sampled(least: f64, longest: f64) -> (Vec<f64>, FlowGraph) {
         const N: usize = BRANCHES.len();
         let mut state = 1_u64;

@@ -10,7 +10,7 @@ use super::reach::{BINS, Reach, Skid};
 /// Fewest stacks that are expected to end at a branch: no count is known to be impossible.
 const FEWEST: f64 = 0.05;
 
-/// Least part of its share that a branch has in the newest slot: however fast the code behind it is, it is not none.
+/// Smallest part of its share that a branch has in the newest slot. It is above zero however fast the code after it is.
 const LEAST: f64 = 0.02;
 
 /// Stacks by their newest branches.

@@ -1,4 +1,4 @@
-//! How far stacks reach: the branches before a place whose stacks are read behind it.
+//! The reach of stacks: how many branches before a location have their stacks read after it.
 
 use super::super::chain::{self, Chain, add_row, later, row};
 use super::super::graph::Edge;
@@ -136,7 +136,7 @@ fn folded(first: &Row, second: &Row) -> Row {
 pub(super) struct Reached<'a> {
     reach: &'a Reach,
     skid: Skid,
-    /// By branch and by start: reach as many branches further on, of triggers behind this place.
+    /// By branch and by start: reach as many branches further on, of triggers after this place.
     ahead: [Vec<f64>; 2],
     /// By branch and by start, and by time: the part of the ways on that takes no longer for as many branches.
     whole: [Vec<Row>; 2],
@@ -179,7 +179,7 @@ impl<'a> Reached<'a> {
         }
     }
 
-    /// Triggers before a branch that are behind it by less than the skid after as many branches more.
+    /// Triggers before a branch that are after it by less than the skid after as many branches more.
     fn far(&self, before: &Row, whole: &Row) -> f64 {
         let mut ago = *before;
         for (ago, earlier) in ago.iter_mut().skip(1).zip(before) {

@@ -24,7 +24,7 @@ pub(super) struct Sets<'a> {
     into: Vec<u32>,
     /// Streams that begin in a set.
     mass: Vec<f64>,
-    /// Of sets of several nodes: the edges to other sets, in both directions together.
+    /// For sets of several nodes, the edges to other sets in both directions.
     edges: Vec<Option<Box<Sums>>>,
     /// The same of sets that have had many, the largest first; entries that `edges` does not agree with are old.
     largest: HashMap<usize, BinaryHeap<(u64, Reverse<u32>)>>,

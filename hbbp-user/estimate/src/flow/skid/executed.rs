@@ -33,7 +33,7 @@ pub(super) fn executed(graph: &FlowGraph, seen: &SeenBlocks) -> Vec<Vec<(usize, 
             }
         }
     }
-    // Of a stream that ends in one piece and goes on in the next, the end comes first.
+    // If a stream ends in one piece and continues in the next, its end comes first.
     ends.sort_by_key(|end| (end.block, end.part.is_some(), end.start, end.stream));
     let mut ends = ends.into_iter().peekable();
     let (mut running, mut n_streams): (BTreeMap<u32, BTreeMap<u32, f64>>, usize) = (BTreeMap::new(), 0);
@@ -67,13 +67,13 @@ struct End {
     block: u32,
     start: u32,
     stream: u32,
-    /// The part of each block that it executes; `None` where it ends.
+    /// The part of each block that it executes; `None` if it ends.
     part: Option<f64>,
 }
 
 /// What part of the streams through each block is its own, by how many there are of each.
 ///
-/// A block that was seen once also stands for others that were not seen at all, and whose samples are not counted here. So what is seen
+/// A block that was seen once also represents others that were not seen at all, and whose samples are not counted here. So what is seen
 /// rarely has fewer samples than its streams say: each block by the same part of one occurrence, which follows from how many were seen once
 /// and how many twice (absolute discounting: Ney, Essen and Kneser, On the Estimation of Small Probabilities by Leaving-One-Out, IEEE
 /// Transactions on Pattern Analysis and Machine Intelligence 17, 1995). In kernels that run a twentieth of their load, one sample
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn blocks_seen_once_stand_for_those_that_were_not() {
-        // Of sixty blocks seen once or twice, a half of an occurrence of each is of others.
+        // Sixty blocks were seen once or twice; half an occurrence of each belongs to unseen blocks.
         let streams = [vec![1.0; 40], vec![2.0; 20], vec![100.0, 0.3, 0.0]].concat();
         let known = known(&streams);
         assert_eq!([known[0], known[40], known[60]], [0.5, 0.75, 0.995]);

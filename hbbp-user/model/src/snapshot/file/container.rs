@@ -192,7 +192,7 @@ impl Writer {
     }
 }
 
-/// The bytes as a frame of zstd; `None` where that gains nothing, or expands by more than a reader believes.
+/// The bytes as a frame of zstd; `None` if that gains nothing, or expands by more than a reader believes.
 fn compressed(raw: &[u8], compression: Compression) -> Option<Vec<u8>> {
     if raw.len() < WORTH_IT {
         return None;
@@ -206,7 +206,7 @@ fn compressed(raw: &[u8], compression: Compression) -> Option<Vec<u8>> {
 /// A section as it is in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'a> {
-    /// Which one, or `None` where this version does not know it.
+    /// Which one, or `None` if this version does not know it.
     pub(super) section: Option<Section>,
     encoding: u32,
     raw_len: u64,
@@ -328,7 +328,7 @@ struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// The header in `bytes`, or `None` where its own checksum does not hold.
+    /// The header in `bytes`, or `None` if its own checksum does not hold.
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (checked, check) = bytes.split_last_chunk::<4>()?;
         if !holds(checked, u32::from_le_bytes(*check)) {

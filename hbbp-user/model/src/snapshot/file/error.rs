@@ -45,7 +45,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// A section that is needed is missing, or a section is there more than once.
+    /// A required section is missing, or a section occurs more than once.
     #[error("expected one section `{section}`, found {found}")]
     Count {
         /// Name of the section.
@@ -62,7 +62,7 @@ pub enum Error {
     /// The runs of a merged profile are more than a reader grants memory for.
     #[error("the runs together need more memory than a profile may take: merge fewer")]
     TooLarge,
-    /// What was read or is to be written does not fit together.
+    /// The data read or written is inconsistent.
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
 }

@@ -162,8 +162,8 @@ fn a_return_to_user_code_ends_a_stream_of_the_kernel() {
 }
 
 proptest! {
-    /// Of stacks of branches the derived table is the one that counting every slot gives: a branch in any slot but
-    /// the newest is known by its target, and the newest by none.
+    /// The table derived from branch stacks equals the one that counts every slot. A branch in any slot but the newest is known
+    /// by its target, and the newest has none.
     #[test]
     fn every_slot_of_a_stack_is_counted_once(
         stacks in prop::collection::vec(prop::collection::vec((0u64..6, 0u64..6), 2..6), 1..20),

@@ -48,7 +48,7 @@ pub(super) fn unite(all: &mut Snapshot, next: Vec<Module>, text: &[Text]) -> Vec
     became
 }
 
-/// The module of each key; `None` where several have it.
+/// The module of each key; `None` if several have it.
 fn by_key(modules: &[Module]) -> HashMap<Key<'_>, Option<ModuleIdx>> {
     let mut by_key = HashMap::new();
     for (idx, module) in (0..).map(ModuleIdx).zip(modules) {

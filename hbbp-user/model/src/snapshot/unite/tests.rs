@@ -92,7 +92,7 @@ fn united_pair(a: Snapshot, b: Snapshot) -> Snapshot {
     run
 }
 
-/// Everything that is counted adds up and what is shared is there once.
+/// Counts add up, and shared data is stored once.
 #[test]
 fn united_counts_add_up_and_shared_parts_occur_once() {
     let run = united_pair(profile(10), profile(11));
@@ -152,7 +152,7 @@ fn united_periods_have_their_expected_samples() {
     assert_eq!(again.run.events[0].due(), Some(2 + 5 + 3 + 2));
 }
 
-/// Text that changed has a version from the profile on that has it.
+/// Text that changed has a new version from the first profile that contains it.
 #[test]
 fn changed_text_has_a_version_from_its_profile_on() {
     let mut next = profile(11);

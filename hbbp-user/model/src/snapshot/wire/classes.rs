@@ -51,7 +51,7 @@ impl From<&ClassCount> for ClassMessage {
 }
 
 impl ClassMessage {
-    /// The count; `None` where the class is one of a newer version.
+    /// The count; `None` if the class is one of a newer version.
     pub(super) fn known(self) -> Result<Option<ClassCount>, Malformed> {
         let turns = Turns {
             n: self.turns,

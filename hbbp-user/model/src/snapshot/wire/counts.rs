@@ -28,7 +28,7 @@ pub(in crate::snapshot) struct CountsSection {
     /// Since version 3.4.
     #[prost(bytes = "bytes", tag = "7")]
     chains: Bytes,
-    /// Since version 3.5; empty where there are none.
+    /// Since version 3.5; empty if there are none.
     #[prost(bytes = "bytes", tag = "8")]
     refused: Bytes,
 }

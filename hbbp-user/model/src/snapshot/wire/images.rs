@@ -61,7 +61,7 @@ pub(in crate::snapshot) struct ProcessesSection {
     /// The paths of cgroups.
     #[prost(bytes = "bytes", tag = "2")]
     cgroups: Bytes,
-    /// Cgroup and thread of each process image; empty where none is known.
+    /// Cgroup and thread of each process image; empty if none is known.
     #[prost(bytes = "bytes", tag = "3")]
     tasks: Bytes,
 }
@@ -165,7 +165,7 @@ impl SymbolsSection {
 }
 
 impl ProcessesSection {
-    /// Of process images, and the paths of the cgroups that they refer to.
+    /// Process images, and the paths of their cgroups.
     pub(in crate::snapshot) fn new(processes: &[Process], cgroups: &[String]) -> Self {
         let (mut rows, mut paths, mut tasks) = (Rows::default(), Rows::default(), Rows::default());
         let (mut start, mut image_start, mut from) = (0, 0, 0);
@@ -261,7 +261,7 @@ impl ProcessesSection {
     }
 }
 
-/// Writes the cgroup and the thread of a process image; 0 where there is none, and else one more than the number.
+/// Writes the cgroup and the thread of a process image; 0 if there is none, and else one more than the number.
 fn task(rows: &mut Rows, process: &Process) {
     rows.number(process.cgroup.map_or(0, |cgroup| u64::from(cgroup.0) + 1));
     match &process.thread {

@@ -83,7 +83,7 @@ struct EventMessage {
     /// Whether it is known to count near branches only.
     #[prost(bool, tag = "9")]
     near_only: bool,
-    /// The longest of successive periods, of which the fixed one is the shortest.
+    /// The longest of the successive periods; the fixed period is the shortest.
     #[prost(uint64, optional, tag = "10")]
     longest_period: Option<u64>,
     /// Index in [`RINGS`]. Since version 3.7.

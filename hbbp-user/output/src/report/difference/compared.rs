@@ -3,7 +3,7 @@
 use hbbp_analysis::diff::{Diff, Gate, Per};
 use hbbp_model::snapshot::Snapshot;
 
-/// The difference of two profiles, with what is to be said of it.
+/// The difference of two profiles, with its notes.
 #[derive(Debug)]
 pub struct DiffReport<'a> {
     /// The runs of both profiles, and what the user called them.

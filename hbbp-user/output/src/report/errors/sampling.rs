@@ -44,7 +44,7 @@ fn recording(served: &Served<'_>) -> String {
 #[derive(Serialize)]
 pub(super) struct SamplingJson {
     method: &'static str,
-    /// The events it sampled; null where the profile does not serve the method.
+    /// The events it sampled; null if the profile does not serve the method.
     recording: Option<String>,
     /// Accuracy error over blocks of everything, as a fraction.
     block_error: Option<f64>,

@@ -40,7 +40,7 @@ pub(super) struct MixJson<'a> {
     time_unit: Option<&'static str>,
     /// The values of each column, one for each of its axes.
     columns: &'a [Vec<String>],
-    /// In the order that was asked for.
+    /// In the order that was requested.
     rows: Vec<RowJson<'a>>,
     /// The sum of the rows after `--top`; null if there are none.
     more: Option<MoreJson<'a>>,

@@ -15,7 +15,7 @@ const MOST_LOOPS: usize = 8;
 const MOST_SITES: usize = 12;
 
 impl RunLoops<'_> {
-    /// Writes the callers of the hottest loops, and the calls with the most time; nothing where no call chains were sampled.
+    /// Writes the callers of the hottest loops, and the calls with the most time; nothing if no call chains were sampled.
     pub(super) fn calls(&self, page: &mut Page<'_>) -> io::Result<()> {
         let Some(calls) = &self.loops.calls else {
             return Ok(());

@@ -11,13 +11,13 @@ use hbbp_estimate::{Figure, Unit};
 #[derive(Serialize)]
 pub(in crate::report) struct LoopsJson<'a> {
     unit: Option<&'static str>,
-    /// `cycles` or `ns`; null where time was not sampled in addition to executions.
+    /// `cycles` or `ns`; null if time was not sampled in addition to executions.
     time_unit: Option<&'static str>,
     /// What all code executed, in the unit.
     total: f64,
     /// The time of all code.
     total_time: Option<f64>,
-    /// What was called from where; null where no call chains were sampled.
+    /// What was called from where; null if no call chains were sampled.
     calls: Option<CallsJson<'a>>,
     /// Those within `--top`.
     loops: Vec<LoopJson<'a>>,
@@ -85,9 +85,9 @@ struct RegionJson<'a> {
     /// Executed instructions, in the unit.
     amount: FigureJson,
     time: Option<FigureJson>,
-    /// Time with what it called; null where no call chains were sampled.
+    /// Time with what it called; null if no call chains were sampled.
     inclusive_time: Option<FigureJson>,
-    /// Time for each instruction; null where executions are too few to divide by.
+    /// Time for each instruction; null if executions are too few to divide by.
     cpi: Option<FigureJson>,
 }
 

@@ -126,7 +126,7 @@ fn function_table(code: &Mix, demangle: Demangle, rows: usize) -> Table {
     table
 }
 
-/// The process with the largest part of a function, and the number of others; nothing where the module says it.
+/// The process with the largest part of a function, and the number of others; nothing if the module says it.
 fn ran_by(module: &str, by_command: &BTreeMap<&str, f64>) -> String {
     let most = by_command.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let most = most.map_or("", |(command, _)| *command);

@@ -53,7 +53,7 @@ pub(super) fn bar(ring: &RingShare, full: f64, width: usize) -> Line<'static> {
     let (mut sum, mut drawn) = (0.0, 0);
     for (category, share) in &ring.categories {
         sum += share;
-        // As many cells as the sum has, so that what is rounded down in one category is there in the next.
+        // Rounds to cells so that the cells of all categories add up: what is rounded down in one is carried to the next.
         let until = (0..=width)
             .rev()
             .find(|n| *n as f64 <= (sum / full * width as f64).round())

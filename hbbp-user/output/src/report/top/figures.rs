@@ -31,7 +31,7 @@ pub struct Facts {
     pub duration: u64,
     /// Samples and branch stacks that reached the collector.
     pub reached: u64,
-    /// Share of the expected ones that did; `None` where the kernel chose the period.
+    /// Share of the expected ones that did; `None` if the kernel chose the period.
     pub complete: Option<f64>,
     /// Samples that were refused, and those that no instruction was found for.
     pub lost: u64,
@@ -125,7 +125,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// The annotated code of the function of a row, as lines; `None` where a row is none.
+    /// The annotated code of the function of a row, as lines; `None` if a row is none.
     pub fn code(&self, row: &Row, width: usize) -> Option<Vec<String>> {
         let [name, module] = row.key.as_slice() else {
             return None;

@@ -39,7 +39,7 @@ impl Table {
         rows
     }
 
-    /// The rows of which a name holds the text that is asked for, by name.
+    /// The rows with a name that contains the searched text, sorted by name.
     fn filtered<'a>(&self, rows: &[&'a Row], screen: &Screen) -> Vec<&'a Row> {
         let wanted = screen.filter.to_lowercase();
         let passes = |names: &[String]| names.iter().any(|name| name.to_lowercase().contains(&wanted));

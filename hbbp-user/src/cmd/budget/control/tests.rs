@@ -8,7 +8,7 @@ const SHARE: f64 = 0.003;
 const N_CPUS: u32 = 2;
 const BUDGET: f64 = SHARE * N_CPUS as f64;
 
-/// Time between two looks.
+/// Time between two polls.
 const TICK: u64 = SECOND / 4;
 
 /// A machine: what samples would cost at the first periods, from a time in s on, and what user space takes, all in budgets.
@@ -20,7 +20,7 @@ struct Plant {
     /// In a lump at the begin of the next interval, for its length, and for each of its samples' cost.
     lump: f64,
     per_sample: f64,
-    /// The same for each interval, whatever its length, in seconds of the budget.
+    /// The same for each interval of any length, in seconds of the budget.
     per_interval: f64,
     interval: u64,
     noise: Vec<f64>,
@@ -197,7 +197,7 @@ fn what_user_space_takes_leaves_samples_their_part() {
 #[test]
 fn cheap_intervals_make_looks_more_frequent() {
     let at = |minutes: u64| minutes * MINUTE;
-    // A seventh of what is aimed at, which is 0.7 of 0.006 ns of each ns.
+    // A seventh of the target, which is 0.7 of 0.006 ns of each ns.
     let spent = |minutes: u64| Spent {
         user: minutes * MINUTE / 10_000 * 6,
         sampling: 0,
@@ -238,7 +238,7 @@ fn intervals_become_longer_where_each_one_costs_too_much() {
     }
 }
 
-/// An interval that takes a part of what is aimed at in user space, and ends after as long as control says.
+/// An interval of the length that control asks for, in which user space takes this part of the target.
 fn interval_that_takes(control: &mut Control, at: &mut (u64, Spent), part: f64) {
     let length = 10 * SECOND * u64::from(control.lengthening());
     at.0 += length;

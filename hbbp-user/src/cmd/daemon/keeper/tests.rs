@@ -109,7 +109,7 @@ fn segment_that_only_is_named_like_a_merged_one_removes_nothing() {
     }
 }
 
-/// Found by a soak: each interval was compared with it again, and nothing was merged any more.
+/// Found by a soak: each interval was compared with it again, and merging stopped.
 #[test]
 fn later_segment_named_like_a_merged_one_changes_nothing() {
     let of = |runs: &[Snapshot]| encode_runs(runs, Compression::Fast).unwrap();
@@ -155,7 +155,7 @@ fn what_a_killed_daemon_had_merged_is_removed() {
 #[test]
 fn segments_of_another_host_are_not_merged() {
     let elsewhere = encode_runs(&[minute(30, "elsewhere")], Compression::Fast).unwrap();
-    // Of a later hour: all of the first is merged, in some steps.
+    // A segment of a later hour: the whole first hour is merged, in several steps.
     let (left, counters) = left_beside(&[(name(30, 30), elsewhere)], 300..305);
     assert_eq!(left[..2], [name(0, 24), name(30, 30)], "{left:?}");
     assert!(25 <= counters.get(Counter::SegmentsMerged));

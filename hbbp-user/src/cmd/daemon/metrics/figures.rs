@@ -89,7 +89,7 @@ fn ratio() -> Quantity {
 }
 
 impl Figures {
-    /// The figures of a daemon that has measured nothing yet: losses are there from the start.
+    /// The figures of a daemon that has measured nothing yet: the counters of losses exist from the start.
     pub(super) fn new(registry: &mut Registry, interval: Duration) -> Self {
         let figures = Self::default();
         figures.interval.wanted.set(interval.as_secs_f64());

@@ -49,8 +49,8 @@ struct State {
     figures: Figures,
     cgroups: Cgroups,
     updated: Instant,
-    /// The length of the last interval, or the one that was asked for where that is longer: a budget makes the next one at most
-    /// twice as long.
+    /// The length of the last interval, or the requested one if that is longer: a budget makes the next one at most twice as
+    /// long.
     length: Duration,
 }
 

@@ -130,7 +130,7 @@ fn weighs(count: &StreamCount, unit: u64) -> bool {
     exact && of_fractions(whole).to_bits() == count.weight.to_bits()
 }
 
-/// The weight of a stream as an integer of fractions; `None` where that, or the hits, cannot be stored.
+/// The weight of a stream as an integer of fractions; `None` if that, or the hits, cannot be stored.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
