@@ -67,6 +67,11 @@ impl KernelShares {
         self
     }
 
+    /// Whether no stream is known by process image.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.shares.is_empty()
+    }
+
     /// The shares of a stream; none where it is user code, or counted once for the system.
     fn of(&self, stream: &Stream) -> &[Share] {
         if stream.process != ProcessIdx::KERNEL {
@@ -80,7 +85,7 @@ impl KernelShares {
     }
 
     /// The streams with those of the kernel divided between the process images that ran them, sorted by (text, process).
-    pub(crate) fn divided(&self, streams: &[Stream]) -> Vec<Stream> {
+    pub(super) fn divided(&self, streams: &[Stream]) -> Vec<Stream> {
         let mut all = Vec::with_capacity(streams.len());
         for stream in streams {
             let shares = self.of(stream);
@@ -102,7 +107,7 @@ impl KernelShares {
 
     /// The process image that a resampled stack ran a stream in: `own`, which ran its user code, where that has a share, else
     /// one by its share, at a `fraction` of all.
-    pub(crate) fn drawn(&self, stream: &Stream, own: Option<ProcessIdx>, fraction: f64) -> ProcessIdx {
+    pub(super) fn drawn(&self, stream: &Stream, own: Option<ProcessIdx>, fraction: f64) -> ProcessIdx {
         let shares = self.of(stream);
         if let Some(own) = own.filter(|own| shares.iter().any(|share| share.process == *own)) {
             return own;

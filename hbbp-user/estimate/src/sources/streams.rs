@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use super::counted::ring;
+use super::kernel_processes::KernelProcesses;
 use super::kernel_shares::KernelShares;
 use super::stream::Stream;
 use crate::stages::{Stage, Stages};
@@ -32,7 +33,7 @@ pub(crate) struct Judged {
     /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events, without what they
     /// bear. Those of the kernel are counted once for the system.
     streams: Vec<(EventIdx, Stream)>,
-    /// Which process images ran those of the kernel.
+    /// Which process images ran those of the kernel; none where all are the kernel's own.
     kernel: KernelShares,
     /// What the weights of a group are multiplied by where it bears that of discarded ones.
     factors: BTreeMap<StreamGroup, f64>,
@@ -65,8 +66,10 @@ pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap)
         group.impossible.0 = group.impossible.0.saturating_add(*hits);
         group.impossible.1 += weight;
     }
-    let by_process = located.streams.iter().any(|it| it.process != ProcessIdx::KERNEL);
     let ring_of = |text| ring(snapshot, map, text);
+    let is_of_process =
+        |it: &LocatedStream| it.process != ProcessIdx::KERNEL && ring_of(it.start.text) == Ring::Kernel;
+    let by_process = located.streams.iter().any(is_of_process);
     let streams = std::mem::take(&mut located.streams);
     let accepted = streams.into_iter().filter_map(|stream| {
         let ring = ring_of(stream.start.text);
@@ -137,9 +140,11 @@ impl Weights {
 }
 
 impl Judged {
-    /// Takes the occurrences of kernel streams by process image, of the events that serve as LBR.
-    pub(crate) fn take_kernel(&mut self, assignment: &EventAssignment) -> KernelShares {
-        std::mem::take(&mut self.kernel).serving(assignment)
+    /// Takes the occurrences of kernel streams by process image, of the events that serve as LBR; `None` where they are not of
+    /// process images.
+    pub(crate) fn take_kernel(&mut self, assignment: &EventAssignment) -> Option<KernelProcesses> {
+        let shares = std::mem::take(&mut self.kernel).serving(assignment);
+        (!shares.is_empty()).then_some(KernelProcesses::ByStreams(shares))
     }
 
     /// Takes the streams of the events that serve as LBR, sorted by (text, process), what each counts in the flow, and the units of
