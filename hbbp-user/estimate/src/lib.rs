@@ -93,7 +93,7 @@ pub use sources::ring;
 pub use sources::stream::Stream;
 use sources::streams::Judged;
 pub use sources::streams::{Line, judge};
-use sources::{KernelProcesses, KernelSamples, Observed, SeenBlocks, ebs, streams};
+use sources::{KernelProcesses, Observed, SeenBlocks, ebs, streams};
 use stages::{Stage, Stages};
 use weighed::{Weighed, weighed};
 use whole_run::WholeRun;
@@ -113,17 +113,14 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         assignment: &assignment,
         stages,
     };
-    let events = &snapshot.run.events;
     let (samples, skid) = landing::traced(snapshot, map, located, &assignment, hits, stages);
-    let counted = WholeRun::new(events, &assignment, &sampled, &judged, located);
-    let by_streams = judged.take_kernel(&assignment);
+    let counted = WholeRun::new(&snapshot.run.events, &assignment, &sampled, &judged, located);
     let (recorded, amounts, units) = judged.take_streams(snapshot, map, &assignment, stages);
     let branches = Branches::new(located, map, &assignment, &amounts);
-    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
+    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, &snapshot.run.events);
 
     let seen = SeenBlocks::of(map, &samples, &recorded);
-    let by_samples = || KernelProcesses::BySamples(KernelSamples::new(snapshot, map, &seen, &samples));
-    let kernel = by_streams.unwrap_or_else(by_samples);
+    let kernel = KernelProcesses::new(basis, &mut judged, &seen, &samples);
     let graph = FlowGraph::new(located, map, &assignment, &recorded, &amounts);
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let n_stacks = recorded.iter().map(|s| s.hits as f64).sum::<f64>() / depth;

@@ -252,7 +252,6 @@ mod tests {
     use super::super::{Spread, Strata};
     use super::*;
     use crate::flow::graph::tests::graph;
-    use crate::sources::KernelSamples;
     use proptest::prelude::*;
 
     /// Relative variance of how often stream 0 is in a stack of 31.
@@ -303,7 +302,7 @@ mod tests {
     fn without_branches_nothing_is_drawn() {
         let graph = graph(&[(0, 0, 1.0)], &[]);
         let (seen, phases) = (SeenBlocks::default(), Phases::default());
-        let kernel = KernelProcesses::BySamples(KernelSamples::default());
+        let kernel = KernelProcesses::default();
         assert_eq!(replicates(&[], &graph, &seen, &kernel, &phases, 31.0), []);
     }
 

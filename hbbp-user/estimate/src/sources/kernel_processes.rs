@@ -6,7 +6,9 @@ use super::kernel_samples::KernelSamples;
 use super::kernel_shares::KernelShares;
 use super::lbr::{by_block, execution_counts};
 use super::stream::Stream;
+use super::streams::Judged;
 use super::{Counted, SeenBlocks};
+use crate::basis::Basis;
 use hbbp_code::blocks::BlockMap;
 use hbbp_model::snapshot::ProcessIdx;
 
@@ -19,7 +21,23 @@ pub(crate) enum KernelProcesses {
     BySamples(KernelSamples),
 }
 
+impl Default for KernelProcesses {
+    fn default() -> Self {
+        Self::BySamples(KernelSamples::default())
+    }
+}
+
 impl KernelProcesses {
+    /// By what was recorded of the events that serve.
+    pub(crate) fn new(basis: Basis<'_>, judged: &mut Judged, seen: &SeenBlocks, samples: &[Counted]) -> Self {
+        let shares = judged.take_kernel(basis.assignment);
+        if shares.is_empty() {
+            Self::BySamples(KernelSamples::new(basis.snapshot, basis.map, seen, samples))
+        } else {
+            Self::ByStreams(shares)
+        }
+    }
+
     /// The blocks that streams executed, sorted by (block, process).
     pub(crate) fn counted(&self, map: &BlockMap, seen: &SeenBlocks, streams: &[Stream]) -> Vec<Counted> {
         match self {

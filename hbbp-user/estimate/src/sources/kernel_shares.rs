@@ -7,7 +7,8 @@
 use super::stream::Stream;
 use crate::EventAssignment;
 use crate::sums::over;
-use hbbp_code::locate::TextIdx;
+use hbbp_code::locate::{Located, LocatedStream, TextIdx};
+use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::{EventIdx, ProcessIdx};
 
 /// The occurrences of kernel streams by process image. None where a profile has them once for the system.
@@ -37,6 +38,13 @@ impl Share {
 }
 
 impl KernelShares {
+    /// Whether kernel streams were recorded by process image.
+    pub(super) fn are_in(located: &Located, ring_of: impl Fn(TextIdx) -> Ring) -> bool {
+        let of_images = |it: &&LocatedStream| it.process != ProcessIdx::KERNEL;
+        let mut texts = located.streams.iter().filter(of_images).map(|it| it.start.text);
+        texts.any(|text| ring_of(text) == Ring::Kernel)
+    }
+
     /// Adds the occurrences of a kernel stream that was recorded by process image.
     pub(super) fn add(&mut self, event: EventIdx, stream: &Stream) {
         // What a profile that was made up weighs may be any number.

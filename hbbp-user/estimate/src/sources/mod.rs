@@ -16,6 +16,5 @@ pub(super) mod streams;
 pub use counted::ring;
 pub(super) use counted::{Counted, Supply, summed};
 pub(super) use kernel_processes::KernelProcesses;
-pub(super) use kernel_samples::KernelSamples;
 pub(super) use observed::Observed;
 pub(super) use seen_blocks::SeenBlocks;

@@ -16,7 +16,6 @@
 use std::collections::BTreeMap;
 
 use super::counted::ring;
-use super::kernel_processes::KernelProcesses;
 use super::kernel_shares::KernelShares;
 use super::stream::Stream;
 use crate::stages::{Stage, Stages};
@@ -67,9 +66,7 @@ pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap)
         group.impossible.1 += weight;
     }
     let ring_of = |text| ring(snapshot, map, text);
-    let is_of_process =
-        |it: &LocatedStream| it.process != ProcessIdx::KERNEL && ring_of(it.start.text) == Ring::Kernel;
-    let by_process = located.streams.iter().any(is_of_process);
+    let by_process = KernelShares::are_in(located, ring_of);
     let streams = std::mem::take(&mut located.streams);
     let accepted = streams.into_iter().filter_map(|stream| {
         let ring = ring_of(stream.start.text);
@@ -140,11 +137,9 @@ impl Weights {
 }
 
 impl Judged {
-    /// Takes the occurrences of kernel streams by process image, of the events that serve as LBR; `None` where they are not of
-    /// process images.
-    pub(crate) fn take_kernel(&mut self, assignment: &EventAssignment) -> Option<KernelProcesses> {
-        let shares = std::mem::take(&mut self.kernel).serving(assignment);
-        (!shares.is_empty()).then_some(KernelProcesses::ByStreams(shares))
+    /// Takes the occurrences of kernel streams by process image, of the events that serve as LBR.
+    pub(super) fn take_kernel(&mut self, assignment: &EventAssignment) -> KernelShares {
+        std::mem::take(&mut self.kernel).serving(assignment)
     }
 
     /// Takes the streams of the events that serve as LBR, sorted by (text, process), what each counts in the flow, and the units of
