@@ -21,7 +21,7 @@ RUNS = [
     "--duration 5 --pid BUSY",
     "-- dd if=/dev/urandom of=/dev/null bs=4k count=60000",
     "-- find /usr -name *.so",
-    "--all -- gzip -k -c PROGRAM",
+    "--all -- sha256sum PROGRAM",
 ]
 
 

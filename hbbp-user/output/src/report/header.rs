@@ -187,7 +187,7 @@ fn kernel_processes_in_words(analysis: &Analysis) -> Option<String> {
     is_divided.then(|| {
         format!(
             "kernel code is divided by its {} samples in each function; ± leaves that out",
-            grouped(samples as u64)
+            scaled(samples, 4)
         )
     })
 }
