@@ -13,7 +13,7 @@ use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
 use crate::maps::{
-    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED, SPLIT_KERNEL, WORK,
+    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED, WORK,
 };
 use crate::{log, slice};
 
@@ -34,7 +34,7 @@ pub(crate) fn cpu() -> u32 {
 /// The key of an address that the current task executed.
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
-    let [tgid, exec_id, tid] = if is_together(address) { [0; 3] } else { task() };
+    let [tgid, exec_id, tid] = task();
     let event = if slice::are_told_apart() || is_kernel(address) {
         event.in_interval(interval())
     } else {
@@ -61,12 +61,6 @@ pub(crate) fn interval() -> u32 {
     INTERVAL.get(0).map_or(0, |interval| unsafe {
         core::ptr::from_ref(interval).read_volatile()
     })
-}
-
-/// Whether the address is counted once for the whole system.
-#[inline(always)]
-fn is_together(address: u64) -> bool {
-    is_kernel(address) && SPLIT_KERNEL.load() == 0
 }
 
 /// The thread group id of the current task as user space knows it, and its thread id where threads are counted separately.

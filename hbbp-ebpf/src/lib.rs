@@ -104,8 +104,6 @@ pub mod name {
     pub const PID_NAMESPACE: &str = "PID_NAMESPACE";
     /// `u64`: the device of that inode, as the kernel numbers it.
     pub const PID_NAMESPACE_DEVICE: &str = "PID_NAMESPACE_DEVICE";
-    /// `u32`: 1 where kernel addresses are counted for each process image, 0 where once for the system.
-    pub const SPLIT_KERNEL: &str = "SPLIT_KERNEL";
     /// `u32`: buckets of a count map.
     pub const BUCKETS: &str = "BUCKETS";
     /// `u64`: the seed of the hashes, different in each run, so that no program can aim at the slots of another.

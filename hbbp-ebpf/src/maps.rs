@@ -127,10 +127,6 @@ pub(crate) static PID_NAMESPACE: Global<u64> = Global::new(0);
 #[unsafe(no_mangle)]
 pub(crate) static PID_NAMESPACE_DEVICE: Global<u64> = Global::new(0);
 
-/// See [`hbbp_ebpf::name::SPLIT_KERNEL`].
-#[unsafe(no_mangle)]
-pub(crate) static SPLIT_KERNEL: Global<u32> = Global::new(0);
-
 /// See [`hbbp_ebpf::name::BUCKETS`].
 #[unsafe(no_mangle)]
 pub(crate) static BUCKETS: Global<u32> = Global::new(0);

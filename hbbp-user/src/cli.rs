@@ -37,7 +37,7 @@ use export::ExportArgs;
 use format::{TEXT_OR_JSON, one_of};
 use generated::ManArgs;
 use hbbp_model::profile::STANDARD;
-use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_model::streams::ThreadCounts;
 use hbbp_output::report::{Format, TextOrJson};
 use hbbp_resolve::kernel::recorded::KernelPlace;
 use processwatch::ProcessWatchArgs;
@@ -259,9 +259,6 @@ fn direct(
     let mut report = report.into_options()?;
     let mut record = record.into_options()?;
     record.ended = ended.into_ended();
-    if report.asks_process() {
-        record.kernel = KernelCounts::ByProcess;
-    }
     if report.asks_thread() {
         record.threads = ThreadCounts::Apart;
     }
@@ -322,13 +319,5 @@ mod tests {
         // There is nothing to choose where a run is short or has slices.
         assert!(job(&["top", "--each-process"]).is_err());
         assert!(job(&["bbv", "-o", "x", "--each-process"]).is_err());
-    }
-
-    #[test]
-    fn mix_by_process_splits_kernel_counts() {
-        let Ok(Job::Direct(options, ..)) = job(&["--by", "process,mnemonic"]) else {
-            panic!()
-        };
-        assert_eq!(options.kernel, KernelCounts::ByProcess);
     }
 }

@@ -27,7 +27,7 @@ use super::object::{Constants, Messages, Object, ProgramLog};
 use super::ordered::Parts;
 use super::overhead::Runs;
 use super::plan::Plan;
-use super::plan::{constants, event_count_offset, in_slices, kernel_counts, quirks, shortest_stack_period};
+use super::plan::{constants, event_count_offset, in_slices, quirks, shortest_stack_period};
 use super::records::Records;
 use super::scope::Scope;
 use super::sideband::{Reading, Sideband};
@@ -83,7 +83,6 @@ impl Collector {
             module_size: followed.map(|layout| layout.size),
             slices: plan.choice.slices.map(|cut| (cut, counting(&sources))),
             event_count_offset: event_count_offset(plan, &btf, &mut notes),
-            kernel: kernel_counts(plan, stack_period),
             ..constants(plan, &btf, &mut notes)
         };
         let mut object = Object::load(constants, sizes)?;

@@ -22,7 +22,7 @@ use super::pid_namespace::PidNamespace;
 use super::source::SliceEvents;
 use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::slices::SliceCut;
-use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_model::streams::ThreadCounts;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hbbp"));
 
@@ -45,8 +45,6 @@ pub struct Constants {
     pub exec_id_offset: Option<u32>,
     /// Our pid namespace; `None` where it is the initial one.
     pub pid_namespace: Option<PidNamespace>,
-    /// Which kernel addresses share a count.
-    pub kernel: KernelCounts,
     /// Whether the threads of a process share counts.
     pub threads: ThreadCounts,
     /// Stacks may hold entries that were never executed.
@@ -125,7 +123,6 @@ impl Object {
             ThreadCounts::Together => namespace,
             ThreadCounts::Apart => namespace | PER_THREAD,
         };
-        let split_kernel = u32::from(constants.kernel == KernelCounts::ByProcess);
         let wrong_paths = u32::from(constants.wrong_paths);
         let module_size = u64::from(constants.module_size.unwrap_or(0));
         let event_count_offset = u64::from(constants.event_count_offset.unwrap_or(0));
@@ -161,7 +158,6 @@ impl Object {
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
             .override_global(name::PID_NAMESPACE, &namespace, true)
             .override_global(name::PID_NAMESPACE_DEVICE, &device, true)
-            .override_global(name::SPLIT_KERNEL, &split_kernel, true)
             .override_global(name::SLICE, &cut.length, true)
             .override_global(name::EVENT_COUNT_OFFSET, &event_count_offset, true)
             .override_global(name::SLICE_EVENTS, &counting.events, true)

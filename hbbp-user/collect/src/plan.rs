@@ -24,8 +24,6 @@ pub struct Plan {
     pub scope: Scope,
     /// Which events, how often.
     pub choice: Choice,
-    /// Whether kernel addresses are kept separate by process.
-    pub kernel: KernelCounts,
     /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
     /// Capacity of a count map in counts; `None` for a size by the number of CPUs.
@@ -70,7 +68,6 @@ pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<
     Constants {
         exec_id_offset,
         pid_namespace,
-        kernel: plan.kernel,
         threads: plan.threads,
         wrong_paths: false,
         module_size: None,
@@ -80,12 +77,12 @@ pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<
     }
 }
 
-/// Which kernel addresses share a count. Samples of addresses are few, and those of each process cost nothing that could be measured
-/// (kernel-tests/results/noted.txt). A stack of 32 branches costs an eighth more.
-pub(super) fn kernel_counts(plan: &Plan, stack_period: Option<u64>) -> KernelCounts {
-    match stack_period {
-        None => KernelCounts::ByProcess,
-        Some(_) => plan.kernel,
+/// Which kernel streams share a count: by process, a stack of 32 branches costs an eighth more (kernel-tests/results/noted.txt).
+/// Estimates divide them by the samples of addresses, which are of processes; a slice is of one thread, and divides nothing.
+const fn kernel_streams(choice: &Choice) -> KernelCounts {
+    match choice.slices {
+        None => KernelCounts::Together,
+        Some(_) => KernelCounts::ByProcess,
     }
 }
 
@@ -134,7 +131,7 @@ const fn shortest_period(source: &Source) -> u64 {
 pub(super) fn quirks(plan: &Plan, sources: &[Source]) -> Quirks {
     Quirks {
         near_only: near_only(sources),
-        kernel: plan.kernel,
+        kernel: kernel_streams(&plan.choice),
         ..Quirks::default()
     }
 }

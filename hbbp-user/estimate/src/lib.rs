@@ -6,7 +6,7 @@
 //!  assignment   which events are EBS, which are LBR, and the unit of the result
 //!    |
 //!  sources      samples by block (ebs); valid streams (streams), those of the kernel once for the system, and what each process
-//!    |          image has of them (kernel_shares); branches in the oldest slot (oldest_slot)
+//!    |          image has of them (kernel_processes); branches in the oldest slot (oldest_slot)
 //!    |  Counted, Stream, Branches
 //!  landing      without stacks: samples traced back along the code to what triggered them
 //!    |  Counted
@@ -93,7 +93,7 @@ pub use sources::ring;
 pub use sources::stream::Stream;
 use sources::streams::Judged;
 pub use sources::streams::{Line, judge};
-use sources::{Observed, SeenBlocks, ebs, lbr, streams};
+use sources::{KernelProcesses, Observed, SeenBlocks, ebs, streams};
 use stages::{Stage, Stages};
 use weighed::{Weighed, weighed};
 use whole_run::WholeRun;
@@ -113,15 +113,14 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         assignment: &assignment,
         stages,
     };
-    let events = &snapshot.run.events;
     let (samples, skid) = landing::traced(snapshot, map, located, &assignment, hits, stages);
-    let counted = WholeRun::new(events, &assignment, &sampled, &judged, located);
-    let kernel = judged.take_kernel(&assignment);
+    let counted = WholeRun::new(&snapshot.run.events, &assignment, &sampled, &judged, located);
     let (recorded, amounts, units) = judged.take_streams(snapshot, map, &assignment, stages);
     let branches = Branches::new(located, map, &assignment, &amounts);
-    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, events);
+    let depth = error::streams_per_stack(&recorded, branches.stacks, &assignment.lbr, &snapshot.run.events);
 
     let seen = SeenBlocks::of(map, &samples, &recorded);
+    let kernel = KernelProcesses::new(basis, &mut judged, &seen, &samples);
     let graph = FlowGraph::new(located, map, &assignment, &recorded, &amounts);
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let n_stacks = recorded.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
@@ -157,6 +156,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         strata: chance.strata,
         dispersion: chance.dispersion,
         samples: sampling.n_samples,
+        kernel_samples: kernel.samples(),
         n_together,
         classes,
         ties,
@@ -174,11 +174,11 @@ fn joined(
     chance: &Chance,
     skid: Option<Skid>,
 ) -> (Vec<BlockCount>, Vec<Part>) {
-    let streams = observed.kernel.divided(&weighed.streams);
+    let (seen, map) = (observed.seen, basis.map);
     let evidence = rule::Evidence {
-        seen: observed.seen,
+        seen,
         ebs: observed.samples,
-        lbr: &lbr::by_block(basis.map, &execution_counts(&streams)),
+        lbr: &observed.kernel.counted(map, seen, &weighed.streams),
         branches: &observed.branches.of_blocks,
         oldest_share: observed.branches.share,
         lbr_errors: &chance.of_blocks(),
@@ -186,7 +186,7 @@ fn joined(
         corrections: &weighed.corrections,
         skid,
     };
-    rule::join(basis.snapshot, basis.map, rule, &evidence)
+    rule::join(basis.snapshot, map, rule, &evidence)
 }
 
 /// What became of what was located.

@@ -71,6 +71,8 @@ pub struct BlockCounts {
     pub dispersion: Dispersion,
     /// Samples of the EBS events in the run, those without a block included.
     pub samples: f64,
+    /// Those of them that divided the kernel's streams between process images; 0 where none did.
+    pub kernel_samples: f64,
     /// Process images that are counted together, as [`hbbp_model::snapshot::ProcessIdx::OTHERS`].
     pub n_together: u64,
     /// Classes of instructions that were counted, by (class, ring); none if figures are no executions.

@@ -9,7 +9,6 @@ use super::record::RecordArgs;
 use super::report::RuleArgs;
 use crate::cmd::bbv::BbvOptions;
 use hbbp_model::slices::{Rings, SliceCut};
-use hbbp_model::streams::KernelCounts;
 
 /// What the files are.
 pub(super) const HELP: &str = "\
@@ -80,7 +79,6 @@ impl BbvArgs {
             rings,
             threads: record.threads,
         });
-        record.kernel = KernelCounts::ByProcess;
         record.map_entries.get_or_insert(MAP_ENTRIES);
         Ok(BbvOptions {
             record,

@@ -14,7 +14,7 @@ use hbbp_collect::object::Messages;
 use hbbp_collect::periods::CYCLES;
 use hbbp_collect::{ClassCounting, StackEvents, cpu_list};
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_model::streams::ThreadCounts;
 use hbbp_resolve::kernel::space::TextHistory;
 
 #[derive(Debug, Args)]
@@ -64,9 +64,6 @@ pub(super) struct RecordArgs {
     /// Measure the whole system while the command runs, not only the command.
     #[arg(short, long, conflicts_with_all = ["pid", "cpu", "cgroup"])]
     all: bool,
-    /// Count kernel code of branch stacks separately for each process (implied by `--rows process`).
-    #[arg(long, hide_short_help = true)]
-    split_kernel: bool,
     /// Count each thread separately, for `--rows thread` (implied by it): more rows, and a larger profile.
     #[arg(long, hide_short_help = true)]
     per_thread: bool,
@@ -153,11 +150,6 @@ impl RecordArgs {
                     StackEvents::ForBothRings
                 },
                 slices: None,
-            },
-            kernel: if self.split_kernel {
-                KernelCounts::ByProcess
-            } else {
-                KernelCounts::Together
             },
             threads: threads(self.per_thread),
             // Slices, too, name the process images of their addresses.

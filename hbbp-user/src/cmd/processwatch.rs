@@ -18,7 +18,7 @@ use hbbp_collect::object::Messages;
 use hbbp_collect::{ClassCounting, StackEvents};
 use hbbp_model::snapshot::SourceLocations;
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_model::streams::ThreadCounts;
 use hbbp_output::report::watch::{Layout, Watch};
 use hbbp_resolve::kernel::space::TextHistory;
 
@@ -161,10 +161,6 @@ fn record_options(options: &WatchOptions) -> RecordOptions {
             callers: false,
             stacks: StackEvents::ForBothRings,
             slices: None,
-        },
-        kernel: match options.rings {
-            Rings::User => KernelCounts::Together,
-            Rings::Both => KernelCounts::ByProcess,
         },
         threads: ThreadCounts::Together,
         ended: EndedProcesses::Apart,

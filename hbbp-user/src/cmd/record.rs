@@ -23,7 +23,7 @@ use hbbp_collect::{ClassCounting, ModuleWatch, Plan, Scope};
 use hbbp_elf::parser::Parser;
 use hbbp_model::slices::Slices;
 use hbbp_model::snapshot::Snapshot;
-use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_model::streams::ThreadCounts;
 use hbbp_resolve::kernel::space::TextHistory;
 
 /// What to record.
@@ -35,8 +35,6 @@ pub struct RecordOptions {
     pub duration: Option<Duration>,
     /// Events and periods.
     pub choice: Choice,
-    /// Whether kernel addresses are counted by process.
-    pub kernel: KernelCounts,
     /// Whether the threads of a process are kept separate.
     pub threads: ThreadCounts,
     /// Whether processes that have ended are kept separate, where they are many of one name.
@@ -224,7 +222,6 @@ impl Recording {
         let plan = Plan {
             scope,
             choice: options.choice.clone(),
-            kernel: options.kernel,
             threads: options.threads,
             map_entries: options.map_entries,
             modules: match options.text {

@@ -10,7 +10,7 @@ use hbbp_model::addr::{Ring, Va};
 use hbbp_model::record::Record;
 use hbbp_model::slices::{Rings, SliceCut};
 use hbbp_model::snapshot::Period;
-use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_model::streams::ThreadCounts;
 
 use super::load::Load;
 use super::{BpfStats, kernel};
@@ -19,7 +19,6 @@ fn plan(scope: Scope) -> Plan {
     Plan {
         scope,
         choice: Choice::default(),
-        kernel: KernelCounts::Together,
         threads: ThreadCounts::Together,
         modules: ModuleWatch::Told,
         map_entries: None,

@@ -8,7 +8,7 @@ use hbbp_collect::object::Messages;
 use hbbp_model::profile::Output;
 use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::file::Compression;
-use hbbp_model::streams::{KernelCounts, ThreadCounts};
+use hbbp_model::streams::ThreadCounts;
 use hbbp_resolve::kernel::space::TextHistory;
 use hbbp_user::cmd::record::{EndedProcesses, Intervals, RecordOptions, Target};
 
@@ -22,7 +22,6 @@ fn profiles() -> Vec<Snapshot> {
         target: Target::System,
         duration: None,
         choice: Choice::default(),
-        kernel: KernelCounts::Together,
         threads: ThreadCounts::Together,
         ended: EndedProcesses::Apart,
         map_entries: None,

@@ -57,6 +57,26 @@ fn share(rows: &[(String, u64)], end: &str) -> f64 {
     sum(&mut rows.iter().filter(|(key, _)| key.ends_with(end))) as f64 / sum(&mut rows.iter()) as f64
 }
 
+/// The program that is measured, with debug information, and its source file.
+fn compiled(folder: &Path) -> [String; 2] {
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (source, program) = (path("lines.c"), path("lines"));
+    std::fs::write(&source, SOURCE).unwrap();
+    // Compressed as debug packages are.
+    tool(
+        "cc",
+        &["-O2", "-g", "-gz", "-Wl,--build-id", "-o", &program, &source],
+    );
+    [program, source]
+}
+
+/// A profile of the program, at this path.
+fn record(program: &str, profile: &str) {
+    let options = ["record", "-o", profile, "--period", "200003", "--"];
+    let recorded = run(&[&options[..], &[program, "300000000"]].concat());
+    assert!(recorded.status.success(), "{recorded:?}");
+}
+
 fn assert_lines(lines: &[(String, u64)]) {
     println!("{lines:?}");
     let within: f64 = ["lines.c:4", "lines.c:8", "lines.c:13", "lines.c:14"]
@@ -79,29 +99,9 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (source, program, debug, profile) = (
-        path("lines.c"),
-        path("lines"),
-        path("lines.debug"),
-        path("profile"),
-    );
-    std::fs::write(&source, SOURCE).unwrap();
-    // Compressed as debug packages are; stripped of it only after the run.
-    tool(
-        "cc",
-        &["-O2", "-g", "-gz", "-Wl,--build-id", "-o", &program, &source],
-    );
-    let recorded = run(&[
-        "record",
-        "-o",
-        &profile,
-        "--period",
-        "200003",
-        "--",
-        &program,
-        "300000000",
-    ]);
-    assert!(recorded.status.success(), "{recorded:?}");
+    let [program, source] = compiled(folder.path());
+    let (debug, profile) = (path("lines.debug"), path("profile"));
+    record(&program, &profile);
     let by = |dimension: &str, more: &[&str]| {
         let args = [
             &[
@@ -137,4 +137,36 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     tool("cc", &["-O2", "-g", "-Wl,--build-id", "-o", &program, &source]);
     assert_eq!(rows(&by("line", &["--binary", &program])), without);
     assert!(Path::new(&program).exists());
+}
+
+/// Annotated code has the lines of its source beside it, unless the file was changed after the run.
+#[test]
+fn annotated_code_has_its_source() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [program, source] = compiled(folder.path());
+    let profile = folder.path().join("profile");
+    let profile = profile.to_str().unwrap();
+    record(&program, profile);
+    let annotated = || {
+        let shown = run(&["annotate", profile, "work", "--no-pager"]);
+        assert!(shown.status.success(), "{shown:?}");
+        String::from_utf8(shown.stdout).unwrap()
+    };
+
+    let code = annotated();
+    let line = |text: &str| code.lines().find(|line| line.contains(text));
+    let divided = line("lines.c:8  return x / (i | 1);");
+    assert!(divided.is_some(), "{code}");
+    let hot = |line: &&str| line.contains("div") && !line.contains("lines.c:4");
+    assert!(code.lines().any(|line| hot(&line)), "{code}");
+    assert!(line("return (x ^ i) << 7 | (x ^ i) >> 25;").is_some(), "{code}");
+
+    std::fs::write(&source, format!("\n{SOURCE}")).unwrap();
+    let code = annotated();
+    assert!(
+        code.contains("lines.c:8") && !code.contains("return x /"),
+        "{code}"
+    );
+    assert!(code.contains("lines.c changed after the measurement"), "{code}");
 }

@@ -110,6 +110,17 @@ fn together(mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
+/// The snapshot as live profiles are: kernel streams counted once for the system, and samples of addresses by process.
+fn divided_by_samples(snapshot: Snapshot, parts: [u64; 3]) -> Snapshot {
+    let mut divided = divided(snapshot, parts);
+    let once = together(divided.clone());
+    for (interval, once) in divided.intervals.iter_mut().zip(once.intervals) {
+        interval.streams = once.streams;
+        interval.branches = once.branches;
+    }
+    divided
+}
+
 fn mix(snapshot: &Snapshot, dimensions: &[Dimension]) -> Mix {
     let rule: Rule = rule::DEFAULT.parse().unwrap();
     analyse(snapshot, &Query::by(dimensions.iter().copied()), &rule).mix
@@ -152,11 +163,33 @@ fn kernel_code_counts_for_its_processes() {
     }
 }
 
+/// Where its streams do not tell, samples do.
+#[test]
+fn kernel_streams_are_divided_by_samples() {
+    let snapshot = divided_by_samples(program::stacked(), [0, 3, 1]);
+    let rows = kernel(&mix(&snapshot, &[Dimension::Process]));
+    let names: Vec<&str> = rows.iter().map(|(key, _)| key[0].as_str()).collect();
+    assert_eq!(names, ["dd (4800)", "sum (4711)"]);
+    let kernel_ips = snapshot.intervals.iter().flat_map(|interval| &interval.ips);
+    let weight = |process| {
+        let of = kernel_ips
+            .clone()
+            .filter(|it| it.ip.ring() == Ring::Kernel && it.process == ProcessIdx(process));
+        of.map(|it| it.weight as f64).sum::<f64>()
+    };
+    assert!(is_near(rows[0].1 / rows[1].1, weight(2) / weight(1)), "{rows:?}");
+}
+
 #[test]
 fn functions_and_classes_of_the_kernel_have_processes() {
-    let snapshot = divided(program::stacked(), [0, 3, 1]);
+    for snapshot in [divided, divided_by_samples].map(|by| by(program::stacked(), [0, 3, 1])) {
+        functions_and_classes_have_processes(&snapshot);
+    }
+}
+
+fn functions_and_classes_have_processes(snapshot: &Snapshot) {
     let rows = kernel(&mix(
-        &snapshot,
+        snapshot,
         &[Dimension::Function, Dimension::Process, Dimension::Mnemonic],
     ));
     assert!(rows.iter().all(|(key, _)| key[0] == "spin_wait"));
@@ -188,8 +221,9 @@ proptest! {
     /// to it.
     #[test]
     fn processes_sum_to_the_kernel(parts in prop::array::uniform3(0_u64..20)) {
-        for snapshot in [program::clocked(), program::retired(), program::stacked(), program::classed()] {
-            let snapshot = divided(snapshot, parts);
+        let programs = [program::clocked, program::retired, program::stacked, program::classed];
+        let live = programs.map(|program| divided_by_samples(program(), parts));
+        for snapshot in programs.map(|program| divided(program(), parts)).into_iter().chain(live) {
             let once = together(snapshot.clone());
             let (apart, whole) = (mix(&snapshot, &[Dimension::Mnemonic]), mix(&once, &[Dimension::Mnemonic]));
             prop_assert!(is_near(apart.total.amount, whole.total.amount));

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::Snapshot;
 use hbbp_output::report::Look;
 use hbbp_user::cmd::report::{Extent, ReportOptions, print_runs};
@@ -53,6 +54,26 @@ fn screens_of_all_kinds_of_measurements() {
 fn screen_without_samples_says_so() {
     let text = screen(&Snapshot::default(), 80);
     assert!(text.contains("nothing that ran could be sampled"), "{text}");
+}
+
+/// Samples of an idle CPU are no samples of code; the screen and its warning count the latter alike.
+#[test]
+fn samples_of_idle_cpus_are_counted_apart() {
+    let mut snapshot = program::clocked();
+    let kernel = snapshot
+        .text
+        .iter_mut()
+        .find(|text| text.bytes.starts_with(&[0x8b, 0x07]));
+    // hlt; nop
+    kernel.unwrap().bytes[4..6].copy_from_slice(&[0xf4, 0x90]);
+    let pause = snapshot.intervals[0].ips.iter_mut();
+    for ip in pause.filter(|it| it.ip.ring() == Ring::Kernel && it.ip.0 & 0xff == 4) {
+        ip.ip.0 += 1;
+    }
+    let text = screen(&snapshot, 80);
+    assert_fits(&text, 80);
+    assert!(text.contains("550 samples (450 of code, 100 idle)"), "{text}");
+    assert!(text.contains("only 450 samples of code"), "{text}");
 }
 
 /// Time that was not measured has the weight of its share, so that it is not only among the details.

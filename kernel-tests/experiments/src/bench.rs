@@ -167,9 +167,7 @@ const REPORTS: [&[&str]; 7] = [
 /// Records a profile of 60 s under the same load, and prints the time that reports of it take.
 fn reports(results: &mut Results, program: &Path, profile: &Path) -> Result<()> {
     let mut record = Command::new(program);
-    record
-        .args(["record", "--duration", "60", "--split-kernel", "-o"])
-        .arg(profile);
+    record.args(["record", "--duration", "60", "-o"]).arg(profile);
     ensure!(record.status()?.success(), "failed to record a minute");
     results.text("\nreports of a profile of 60 s under the same load:");
     for words in REPORTS {

@@ -1,6 +1,6 @@
 //! The code that is annotated as one: a function, or what lies between functions.
 
-use crate::mix::{function, symbol_at};
+use crate::mix::function;
 use hbbp_code::locate::TextIdx;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{ModuleIdx, Snapshot};
@@ -23,7 +23,7 @@ pub(super) fn code_at(snapshot: &Snapshot, idx: ModuleIdx, text: TextIdx, at: Im
     let module = snapshot.modules.get(idx.0 as usize)?;
     let text = snapshot.text.get(text.0 as usize)?;
     let text_end = text.start.0.saturating_add(text.bytes.len() as u64);
-    if let Some(symbol) = symbol_at(module, at) {
+    if let Some(symbol) = module.symbol_at(at) {
         // A symbol without a length reaches to the next one.
         let next = module.symbols.partition_point(|next| next.start <= symbol.start);
         let next = module.symbols.get(next).map_or(u64::MAX, |next| next.start.0);

@@ -6,7 +6,7 @@ use iced_x86::{
     SymbolResult,
 };
 
-use crate::mix::{function, symbol_at};
+use crate::mix::function;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::names::{self, Demangle};
 use hbbp_model::snapshot::Module;
@@ -152,7 +152,7 @@ impl SymbolResolver for Names {
         if instruction_operand != Some(0) || instruction.near_branch_target() != address {
             return None;
         }
-        let symbol = symbol_at(&self.module, ImageAddr(address))?;
+        let symbol = self.module.symbol_at(ImageAddr(address))?;
         let name = function(&self.module, symbol.start)?;
         let name = names::function(&name, self.demangle);
         Some(SymbolResult::with_string(symbol.start.0, name))

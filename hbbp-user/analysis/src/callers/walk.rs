@@ -11,7 +11,6 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::frame::{Frame, Frames};
-use crate::mix::symbol_at;
 use hbbp_code::blocks::{BlockMap, Flow};
 use hbbp_code::locate::{Location, TextIdx};
 use hbbp_model::addr::Ring;
@@ -140,7 +139,7 @@ impl<'a> Walker<'a> {
     fn is_interrupt_entry(&self, at: Location) -> bool {
         let text = self.snapshot.text.get(at.text.0 as usize);
         let module = text.and_then(|text| self.snapshot.modules.get(text.module.0 as usize));
-        let symbol = module.and_then(|module| symbol_at(module, at.addr));
+        let symbol = module.and_then(|module| module.symbol_at(at.addr));
         symbol.is_some_and(|symbol| symbol.name.starts_with("asm_"))
     }
 
@@ -161,7 +160,7 @@ impl<'a> Walker<'a> {
         let blocks = self.map.text(at.text)?;
         let text = self.snapshot.text.get(at.text.0 as usize)?;
         let module = self.snapshot.modules.get(text.module.0 as usize)?;
-        let symbol = symbol_at(module, at.addr)?;
+        let symbol = module.symbol_at(at.addr)?;
         let here = match is_return {
             true => blocks.ending_at(at.addr)?,
             false => blocks.find(at.addr).ok()?,

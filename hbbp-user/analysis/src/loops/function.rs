@@ -17,7 +17,6 @@ use std::ops::Range;
 
 use super::edges::Edges;
 use super::graph::Digraph;
-use crate::mix::symbol_at;
 use hbbp_code::blocks::{BlockId, BlockMap, Flow, TextBlocks, direct_target};
 use hbbp_code::locate::TextIdx;
 use hbbp_estimate::{BlockCount, Flows, Passed, TakenBranch};
@@ -68,7 +67,7 @@ pub(super) fn range_at(module: &Module, blocks: &TextBlocks, block: u32) -> Rang
     let after = module.symbols.partition_point(|symbol| symbol.start <= addr);
     let next = module.symbols.get(after).map(|symbol| symbol.start);
     let last = after.checked_sub(1).and_then(|last| module.symbols.get(last));
-    let (start, end) = match (symbol_at(module, addr), last) {
+    let (start, end) = match (module.symbol_at(addr), last) {
         (Some(symbol), _) if symbol.len == 0 => (Some(symbol.start), next),
         (Some(symbol), _) => {
             let end = symbol.start.checked_add(symbol.len);

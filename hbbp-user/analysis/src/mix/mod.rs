@@ -51,6 +51,6 @@ pub use processwatch::processwatch_categories;
 pub use query::{Query, Sort, UnknownValue, Value};
 pub use requirement::{Confidence, ConfidenceError, Outcome, Requirement, RequirementError, Verdict};
 pub use sum::sum;
-pub use symbols::{function, symbol_at};
+pub use symbols::function;
 pub use taxonomy::{Taxonomy, TaxonomyError};
 pub use view::{View, ViewError, ViewTable};

@@ -7,7 +7,6 @@
 
 use iced_x86::{Instruction, Mnemonic};
 
-use super::symbols::symbol_at;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, StaticBranch};
 
@@ -75,7 +74,7 @@ pub(super) fn patches(
 
 /// Whether a function begins at an address, or has nothing but ENDBR64 before it.
 fn is_entry(module: &Module, at: ImageAddr) -> bool {
-    let symbol = symbol_at(module, at);
+    let symbol = module.symbol_at(at);
     let into = symbol.and_then(|symbol| at.since(symbol.start));
     into == Some(0) || into == Some(ENDBR)
 }

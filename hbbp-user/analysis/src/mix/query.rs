@@ -114,7 +114,7 @@ impl Query {
     }
 
     /// Whether some axis depends on the process image.
-    pub fn asks_process(&self) -> bool {
+    pub(super) fn asks_process(&self) -> bool {
         self.axes()
             .filter_map(Axis::dimension)
             .any(Dimension::is_of_process)

@@ -8,7 +8,7 @@ use super::dimension::Dimension;
 use super::mitigation::mitigations;
 use super::patch::patches;
 use super::query::Query;
-use super::symbols::{function, symbol_at};
+use super::symbols::function;
 use hbbp_code::blocks::{BlockMap, Flow, Instruction, TextBlocks};
 use hbbp_estimate::BlockCount;
 use hbbp_model::addr::{ImageAddr, Va};
@@ -125,7 +125,7 @@ impl<'a> Sites<'a> {
     /// The function that the block belongs to.
     pub(super) fn function(&self) -> Option<FunctionAt> {
         let here = self.here.as_ref()?;
-        let symbol = symbol_at(here.module, here.start)?;
+        let symbol = here.module.symbol_at(here.start)?;
         Some((here.text.module, symbol.start))
     }
 

@@ -17,7 +17,7 @@ use std::ops::Range;
 use super::super::flow::graph::{Edge, FlowGraph};
 use super::super::flow::phases::Phases;
 use super::super::sources::stream::Stream;
-use super::super::sources::{KernelShares, SeenBlocks};
+use super::super::sources::{KernelProcesses, SeenBlocks};
 use hbbp_model::snapshot::ProcessIdx;
 
 /// Stacks to draw. A variance from n stacks that show the count is known to sqrt(2/n) of itself: 4096 leave 2 % for a
@@ -53,7 +53,7 @@ pub(crate) fn replicates(
     streams: &[Stream],
     graph: &FlowGraph,
     seen: &SeenBlocks,
-    kernel: &KernelShares,
+    kernel: &KernelProcesses,
     phases: &Phases,
     depth: f64,
 ) -> Vec<Replicate> {
@@ -96,7 +96,7 @@ fn runs(
     walk: &[usize],
     streams: &[Stream],
     seen: &SeenBlocks,
-    kernel: &KernelShares,
+    kernel: &KernelProcesses,
     fraction: f64,
 ) -> Vec<BlockRun> {
     /// What rounding leaves of a part of a block.
@@ -110,10 +110,11 @@ fn runs(
     let mut changes: Vec<(ProcessIdx, usize, f64)> = Vec::new();
     for n in walk {
         if let (Some(stream), Some(executed)) = (streams.get(*n), seen.executed.get(*n)) {
-            let process = kernel.drawn(stream, own, fraction);
-            for (blocks, part) in seen.pieces(*executed) {
-                changes.push((process, blocks.start, part));
-                changes.push((process, blocks.end, -part));
+            for (piece, part) in seen.pieces(*executed) {
+                for (blocks, process) in kernel.drawn(stream, piece, own, fraction) {
+                    changes.push((process, blocks.start, part));
+                    changes.push((process, blocks.end, -part));
+                }
             }
         }
     }
@@ -301,7 +302,7 @@ mod tests {
     fn without_branches_nothing_is_drawn() {
         let graph = graph(&[(0, 0, 1.0)], &[]);
         let (seen, phases) = (SeenBlocks::default(), Phases::default());
-        let kernel = KernelShares::default();
+        let kernel = KernelProcesses::default();
         assert_eq!(replicates(&[], &graph, &seen, &kernel, &phases, 31.0), []);
     }
 

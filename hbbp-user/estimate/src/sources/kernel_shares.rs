@@ -7,7 +7,8 @@
 use super::stream::Stream;
 use crate::EventAssignment;
 use crate::sums::over;
-use hbbp_code::locate::TextIdx;
+use hbbp_code::locate::{Located, LocatedStream, TextIdx};
+use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::{EventIdx, ProcessIdx};
 
 /// The occurrences of kernel streams by process image. None where a profile has them once for the system.
@@ -37,6 +38,13 @@ impl Share {
 }
 
 impl KernelShares {
+    /// Whether kernel streams were recorded by process image.
+    pub(super) fn are_in(located: &Located, ring_of: impl Fn(TextIdx) -> Ring) -> bool {
+        let of_images = |it: &&LocatedStream| it.process != ProcessIdx::KERNEL;
+        let mut texts = located.streams.iter().filter(of_images).map(|it| it.start.text);
+        texts.any(|text| ring_of(text) == Ring::Kernel)
+    }
+
     /// Adds the occurrences of a kernel stream that was recorded by process image.
     pub(super) fn add(&mut self, event: EventIdx, stream: &Stream) {
         // What a profile that was made up weighs may be any number.
@@ -67,6 +75,11 @@ impl KernelShares {
         self
     }
 
+    /// Whether no stream is known by process image.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.shares.is_empty()
+    }
+
     /// The shares of a stream; none where it is user code, or counted once for the system.
     fn of(&self, stream: &Stream) -> &[Share] {
         if stream.process != ProcessIdx::KERNEL {
@@ -80,7 +93,7 @@ impl KernelShares {
     }
 
     /// The streams with those of the kernel divided between the process images that ran them, sorted by (text, process).
-    pub(crate) fn divided(&self, streams: &[Stream]) -> Vec<Stream> {
+    pub(super) fn divided(&self, streams: &[Stream]) -> Vec<Stream> {
         let mut all = Vec::with_capacity(streams.len());
         for stream in streams {
             let shares = self.of(stream);
@@ -102,7 +115,7 @@ impl KernelShares {
 
     /// The process image that a resampled stack ran a stream in: `own`, which ran its user code, where that has a share, else
     /// one by its share, at a `fraction` of all.
-    pub(crate) fn drawn(&self, stream: &Stream, own: Option<ProcessIdx>, fraction: f64) -> ProcessIdx {
+    pub(super) fn drawn(&self, stream: &Stream, own: Option<ProcessIdx>, fraction: f64) -> ProcessIdx {
         let shares = self.of(stream);
         if let Some(own) = own.filter(|own| shares.iter().any(|share| share.process == *own)) {
             return own;

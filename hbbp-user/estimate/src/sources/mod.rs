@@ -2,6 +2,8 @@
 
 mod counted;
 pub(super) mod ebs;
+mod kernel_processes;
+mod kernel_samples;
 mod kernel_shares;
 pub(super) mod lbr;
 mod observed;
@@ -13,6 +15,6 @@ pub(super) mod streams;
 
 pub use counted::ring;
 pub(super) use counted::{Counted, Supply, summed};
-pub(super) use kernel_shares::KernelShares;
+pub(super) use kernel_processes::KernelProcesses;
 pub(super) use observed::Observed;
 pub(super) use seen_blocks::SeenBlocks;

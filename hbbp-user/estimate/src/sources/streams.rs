@@ -32,7 +32,7 @@ pub(crate) struct Judged {
     /// Accepted streams with their events, sorted by (text, process); their weights are in units of the events, without what they
     /// bear. Those of the kernel are counted once for the system.
     streams: Vec<(EventIdx, Stream)>,
-    /// Which process images ran those of the kernel.
+    /// Which process images ran those of the kernel; none where all are the kernel's own.
     kernel: KernelShares,
     /// What the weights of a group are multiplied by where it bears that of discarded ones.
     factors: BTreeMap<StreamGroup, f64>,
@@ -65,8 +65,8 @@ pub(crate) fn judged(snapshot: &Snapshot, located: &mut Located, map: &BlockMap)
         group.impossible.0 = group.impossible.0.saturating_add(*hits);
         group.impossible.1 += weight;
     }
-    let by_process = located.streams.iter().any(|it| it.process != ProcessIdx::KERNEL);
     let ring_of = |text| ring(snapshot, map, text);
+    let by_process = KernelShares::are_in(located, ring_of);
     let streams = std::mem::take(&mut located.streams);
     let accepted = streams.into_iter().filter_map(|stream| {
         let ring = ring_of(stream.start.text);
@@ -138,7 +138,7 @@ impl Weights {
 
 impl Judged {
     /// Takes the occurrences of kernel streams by process image, of the events that serve as LBR.
-    pub(crate) fn take_kernel(&mut self, assignment: &EventAssignment) -> KernelShares {
+    pub(super) fn take_kernel(&mut self, assignment: &EventAssignment) -> KernelShares {
         std::mem::take(&mut self.kernel).serving(assignment)
     }
 

@@ -16,6 +16,16 @@ pub struct Module {
     pub symbols: Vec<Symbol>,
 }
 
+impl Module {
+    /// The symbol that covers an address. One without a length reaches to the next one.
+    pub fn symbol_at(&self, addr: ImageAddr) -> Option<&Symbol> {
+        let n_before = self.symbols.partition_point(|s| s.start <= addr);
+        let symbol = self.symbols.get(n_before.checked_sub(1)?)?;
+        let inside = symbol.len == 0 || addr.since(symbol.start)? < symbol.len;
+        inside.then_some(symbol)
+    }
+}
+
 /// The kind of a [`Module`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ModuleKind {

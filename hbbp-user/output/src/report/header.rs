@@ -6,7 +6,7 @@ use super::accounting::Accounting;
 use super::completeness::{self, Missing, share};
 use super::number::{bytes, grouped, percent, scaled, seconds, several};
 use super::residual::Residual;
-use hbbp_analysis::mix::{Method, MethodShare};
+use hbbp_analysis::mix::{Analysis, Method, MethodShare};
 use hbbp_model::snapshot::run::RunTime;
 use hbbp_model::snapshot::{Event, EventUnit, KernelTextSource, Period, Run, hex};
 
@@ -52,7 +52,7 @@ fn model_in_short(model: &str) -> String {
 /// The header: a label and a sentence for each line.
 pub(super) fn facts(
     run: &Run,
-    methods: &[MethodShare],
+    analysis: &Analysis,
     accounting: &Accounting,
     residuals: &[Residual],
 ) -> Vec<(&'static str, String)> {
@@ -92,7 +92,8 @@ pub(super) fn facts(
             .zip(&accounting.missing)
             .map(|(event, missing)| ("completeness", completeness_in_words(event, *missing))),
     );
-    facts.extend(methods_in_words(methods).map(|methods| ("estimated by", methods)));
+    facts.extend(methods_in_words(&analysis.methods).map(|methods| ("estimated by", methods)));
+    facts.extend(kernel_processes_in_words(analysis).map(|how| ("by process", how)));
     facts.extend(
         residuals
             .iter()
@@ -176,6 +177,19 @@ fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
         )
     };
     Some(methods.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
+}
+
+/// How the kernel's streams are divided between processes; `None` where their stacks tell, or nothing does.
+fn kernel_processes_in_words(analysis: &Analysis) -> Option<String> {
+    let of_streams = |share: &MethodShare| share.method == Method::Lbr && 0.0 < share.kernel;
+    let samples = analysis.counts.kernel_samples;
+    let is_divided = 0.0 < samples && analysis.methods.iter().any(of_streams);
+    is_divided.then(|| {
+        format!(
+            "kernel code is divided by its {} samples in each function; ± leaves that out",
+            scaled(samples, 4)
+        )
+    })
 }
 
 /// The difference between the estimate and the counters.

@@ -10,6 +10,7 @@ mod overview;
 
 use std::io;
 
+use super::accounting::Accounting;
 use super::completeness::share;
 use super::header::facts_in_a_line;
 use super::look::Role;
@@ -105,7 +106,7 @@ fn measured(report: &Report<'_>, overview: &Overview, width: usize) -> Vec<Strin
     };
     let samples = match received {
         0 => format!("{unit}: recorded branch stacks alone"),
-        n => format!("{unit}: {} samples, {complete}{used}", grouped(n)),
+        n => format!("{unit}: {} samples{}, {complete}{used}", grouped(n), idle(report)),
     };
     let mut lines = shortened_to(entry_lines("", &what, width), 2);
     lines.extend(shortened_to(entry_lines("", &samples, width), 2));
@@ -130,8 +131,24 @@ fn guests(report: &Report<'_>) -> String {
     }
 }
 
+/// How many of these samples are of code, where others found an idle CPU; else nothing.
+fn idle(report: &Report<'_>) -> String {
+    let sum = |of: fn(&Accounting) -> u64| {
+        let of_runs = report.runs.iter().map(|run| of(&run.accounting));
+        of_runs.fold(0, u64::saturating_add)
+    };
+    match sum(halted) {
+        0 => String::new(),
+        idle => format!(
+            " ({} of code, {} idle)",
+            grouped(sum(|all| all.in_mix.total())),
+            grouped(idle)
+        ),
+    }
+}
+
 /// Samples of halted CPUs, where nothing was executed.
-fn halted(all: &super::accounting::Accounting) -> u64 {
+fn halted(all: &Accounting) -> u64 {
     all.counted.total().saturating_sub(all.asked().total())
 }
 

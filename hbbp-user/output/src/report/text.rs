@@ -95,7 +95,7 @@ struct Head {
 impl Head {
     fn new(measured: &Measured<'_>, wording: Wording) -> Self {
         let run = &measured.snapshot.run;
-        let facts = header::facts(run, measured.methods, &measured.accounting, &measured.residuals);
+        let facts = header::facts(run, measured.analysis, &measured.accounting, &measured.residuals);
         let facts = facts
             .into_iter()
             .map(|(label, fact)| (format!("  {label:<12}  "), fact));

@@ -82,11 +82,6 @@ impl ReportOptions {
         }
     }
 
-    /// Whether some table or requirement depends on the process image.
-    pub fn asks_process(&self) -> bool {
-        self.asks(Query::asks_process)
-    }
-
     /// Whether some table has threads in it.
     pub fn asks_thread(&self) -> bool {
         self.asks(|query| query.asks(Dimension::Thread))

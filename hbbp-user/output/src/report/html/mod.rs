@@ -94,7 +94,7 @@ fn hash(text: &str) -> String {
 
 /// What is shown above the views.
 fn head(run: &Measured<'_>, wording: Wording) -> Head {
-    let facts = facts(&run.snapshot.run, run.methods, &run.accounting, &run.residuals);
+    let facts = facts(&run.snapshot.run, run.analysis, &run.accounting, &run.residuals);
     let noun = run.analysis.counts.assignment.unit.noun();
     let find = |name| facts.iter().find(|(label, _)| *label == name);
     let words = |name| find(name).map_or("", |(_, value)| value.as_str());

@@ -6,7 +6,7 @@ use iced_x86::IntelFormatter;
 
 use super::template::Template;
 use hbbp_analysis::annotate::{formatter, write_instruction};
-use hbbp_analysis::mix::{Analysis, OverTime, block_mitigations, symbol_at};
+use hbbp_analysis::mix::{Analysis, OverTime, block_mitigations};
 use hbbp_code::blocks::{BlockId, Flow, FormIdx, Instruction, TextBlocks};
 use hbbp_estimate::BlockCount;
 use hbbp_model::addr::{ImageAddr, Ring};
@@ -121,7 +121,7 @@ impl<'a> Table<'a> {
             return;
         };
         let start = decoded.addr(*first);
-        let key = match symbol_at(module, start) {
+        let key = match module.symbol_at(start) {
             Some(symbol) => (text.module, symbol.start, true),
             None => (text.module, text.start, false),
         };

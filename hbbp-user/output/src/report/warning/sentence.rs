@@ -129,7 +129,7 @@ impl Warning {
             Self::FewSamples { n } => {
                 write!(
                     f,
-                    "only {} samples: shares below a few percent are uncertain",
+                    "only {} samples of code: shares below a few percent are uncertain",
                     grouped(*n)
                 )
             }
