@@ -14,7 +14,16 @@ use crate::vector;
 pub struct Decoder<'a> {
     iced: Iced<'a>,
     bytes: &'a [u8],
-    modern: Option<Modern>,
+    /// The last instruction that was rewritten, until another position is set.
+    last: Option<Last>,
+}
+
+/// An instruction that was rewritten.
+#[derive(Clone, Copy)]
+struct Last {
+    /// Offset of its end.
+    end: usize,
+    modern: Modern,
 }
 
 impl<'a> Decoder<'a> {
@@ -26,7 +35,7 @@ impl<'a> Decoder<'a> {
         Ok(Self {
             iced: Iced::try_with_ip(bits, bytes, ip, DecoderOptions::NONE)?,
             bytes,
-            modern: None,
+            last: None,
         })
     }
 
@@ -42,6 +51,7 @@ impl<'a> Decoder<'a> {
     pub fn go_to(&mut self, position: usize, ip: u64) -> Result<(), IcedError> {
         self.iced.set_position(position)?;
         self.iced.set_ip(ip);
+        self.last = None;
         Ok(())
     }
 
@@ -56,26 +66,36 @@ impl<'a> Decoder<'a> {
     /// The same, into `instruction`.
     #[inline]
     pub fn decode_out(&mut self, instruction: &mut Instruction) {
-        let (position, ip) = (self.iced.position(), self.iced.ip());
         self.iced.decode_out(instruction);
-        self.modern = None;
-        if instruction.is_invalid() && self.iced.bitness() == 64 {
-            self.decode_modern(position, ip, instruction);
+        if instruction.is_invalid() {
+            self.decode_modern(instruction);
         }
     }
 
     /// What the last instruction is where it differs from the one that was returned.
-    pub const fn modern(&self) -> Option<Modern> {
-        self.modern
+    #[inline]
+    pub fn modern(&self) -> Option<Modern> {
+        // Nothing is noted for the others, which end elsewhere.
+        let last = self.last.filter(|last| last.end == self.position())?;
+        Some(last.modern)
     }
 
+    /// Decodes again what iced-x86 found to be no instruction.
     #[cold]
-    fn decode_modern(&mut self, position: usize, ip: u64, instruction: &mut Instruction) {
+    fn decode_modern(&mut self, instruction: &mut Instruction) {
+        // At the end of the bytes the position stays.
+        self.last = None;
+        if self.iced.bitness() != 64 {
+            return;
+        }
+        // An invalid instruction has the address and the length of the bytes that were read.
+        let (position, ip) = (self.iced.position() - instruction.len(), instruction.ip());
         let Some((modern, found)) = decoded(self.bytes.get(position..).unwrap_or(&[]), ip) else {
             return;
         };
-        if self.go_to(position + found.len(), found.next_ip()).is_ok() {
-            self.modern = Some(modern);
+        let end = position + found.len();
+        if self.go_to(end, found.next_ip()).is_ok() {
+            self.last = Some(Last { end, modern });
             *instruction = found;
         }
     }

@@ -100,6 +100,28 @@ fn addresses_are_relative_to_the_end_of_the_instruction() {
 }
 
 #[test]
+fn only_the_last_instruction_is_modern() {
+    // add rax, r17; mov eax, ecx, whose bytes also end the first one.
+    let bytes = hex("d51801c889c8");
+    let mut decoder = Decoder::try_with_ip(64, &bytes, IP).unwrap();
+    decoder.decode();
+    assert!(decoder.modern().is_some());
+    decoder.decode();
+    assert_eq!(decoder.modern(), None);
+    // The same end, from another start.
+    decoder.go_to(0, IP).unwrap();
+    decoder.decode();
+    decoder.go_to(2, IP + 2).unwrap();
+    assert_eq!((decoder.decode().len(), decoder.position()), (2, 4));
+    assert_eq!(decoder.modern(), None);
+    // Nothing follows the end.
+    let mut decoder = Decoder::try_with_ip(64, &bytes[..4], IP).unwrap();
+    decoder.decode();
+    assert!(decoder.decode().is_invalid());
+    assert_eq!(decoder.modern(), None);
+}
+
+#[test]
 fn other_code_knows_no_such_prefixes() {
     // AAD in 32-bit code, BOUND with memory.
     for bytes in [&[0xd5, 0x0a][..], &[0x62, 0x01]] {
