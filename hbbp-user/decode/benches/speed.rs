@@ -1,4 +1,4 @@
-//! What decoding costs beside iced-x86 alone, for code without APX: the section `.text` of libc, or of the file named.
+//! What decoding costs compared with iced-x86 alone, for code without APX: the section `.text` of libc, or of the file named.
 //!
 //! `cargo bench -p hbbp-decode` prints times. Times on a busy machine differ by more than the two do, so that instructions
 //! are better: `valgrind --tool=cachegrind BENCH FILE iced` and `ours`, less those of `none`, which only reads the file.

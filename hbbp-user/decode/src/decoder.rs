@@ -4,11 +4,10 @@ use iced_x86::{Decoder as Iced, DecoderOptions, IcedError, Instruction};
 
 use crate::apx;
 use crate::avx10;
-use crate::evex::{EVEX, Evex};
+use crate::encoding::Encoding;
 use crate::modern::Modern;
-use crate::rewritten::{Bytes, LONGEST, Rewritten};
-use crate::rex2::{self, JMPABS, REX2};
-use crate::vector;
+use crate::rex2;
+use crate::vex;
 
 /// Decodes instructions, one after the other.
 pub struct Decoder<'a> {
@@ -113,64 +112,19 @@ impl Iterator for Decoder<'_> {
 pub fn mnemonics() -> impl Iterator<Item = &'static str> {
     let of_prefixes = rex2::MNEMONICS.iter().chain(&apx::MNEMONICS).copied();
     let by_condition = apx::BY_CONDITION.iter().flat_map(|names| names.iter().copied());
-    of_prefixes.chain(by_condition).chain(avx10::mnemonics())
+    of_prefixes
+        .chain(by_condition)
+        .chain(avx10::mnemonics())
+        .chain(vex::mnemonics())
 }
 
 /// The instruction at the beginning of these bytes, if it is one that is rewritten.
 fn decoded(bytes: &[u8], ip: u64) -> Option<(Modern, Instruction)> {
-    let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
-    let n_prefixes = bytes.iter().take(LONGEST).take_while(is_prefix).count();
-    let (prefixes, rest) = bytes.split_at_checked(n_prefixes)?;
-    let rest = rest.get(..LONGEST).unwrap_or(rest);
-    if let [REX2, payload, JMPABS, target @ ..] = rest
-        && let Some(target) = target.first_chunk()
-        && prefixes.is_empty()
-        && payload & 0x88 == 0
-    {
-        return jump_to(u64::from_le_bytes(*target), ip);
-    }
-    let rewritten = match *rest.first()? {
-        REX2 => rex2::rewritten(prefixes, rest),
-        EVEX => {
-            let evex = Evex::read(prefixes, rest)?;
-            match evex.map() {
-                apx::MAP => apx::rewritten(&evex),
-                _ => vector::to_vex(&evex).or_else(|| vector::to_avx512(&evex)),
-            }
-        }
-        _ => None,
-    }?;
-    let mut found = nearest(&rewritten, ip)?;
-    let len = rewritten.len_of(found.len()).filter(|len| *len <= bytes.len())?;
-    found.set_len(len);
-    found.set_ip(ip);
-    Some((rewritten.modern, found))
-}
-
-/// What an instruction is rewritten to, with the addresses that it refers to.
-fn nearest(rewritten: &Rewritten, ip: u64) -> Option<Instruction> {
-    // Addresses are relative to the end of the instruction.
-    let ip = ip.wrapping_add_signed(rewritten.longer_by() as i64);
-    let mut iced = Iced::try_with_ip(64, rewritten.bytes(), ip, DecoderOptions::NONE).ok()?;
-    let found = iced.decode();
-    (!found.is_invalid()).then_some(found)
-}
-
-/// A jump to an absolute address.
-fn jump_to(target: u64, ip: u64) -> Option<(Modern, Instruction)> {
-    /// Bytes of JMPABS: REX2, opcode, address.
-    const LEN: usize = 2 + 1 + 8;
-    let jump = Rewritten::new(
-        Modern::APX.called("JMPABS"),
-        LEN,
-        Bytes::of(&[0xe9, 0, 0, 0, 0]),
-        &[],
-    );
-    let mut found = nearest(&jump, ip)?;
-    found.set_near_branch64(target);
-    found.set_len(LEN);
-    found.set_ip(ip);
-    Some((jump.modern, found))
+    let encoding = Encoding::read(bytes)?;
+    let rewritten = encoding.nearest()?;
+    let found = rewritten.decoded(ip)?;
+    // Where text ends too early there is no instruction.
+    (found.len() <= bytes.len()).then_some((rewritten.modern, found))
 }
 
 #[cfg(test)]
