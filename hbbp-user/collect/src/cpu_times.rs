@@ -1,4 +1,4 @@
-//! Times of a CPU that cannot be sampled: idle time and steal time, from /proc/stat.
+//! Times of a CPU that cannot be sampled: idle time, steal time and that of guests, from /proc/stat.
 //!
 //! The text is interpreted here and not by procfs, because that crate counts the lines, and a CPU that is offline has
 //! none.
@@ -18,6 +18,8 @@ struct Times {
     idle: u64,
     /// The hypervisor used the CPU for something else although it had work to do; `None` before Linux 2.6.11.
     steal: Option<u64>,
+    /// The CPU executed guests of this host, nice ones included; `None` before Linux 2.6.24.
+    guest: Option<u64>,
 }
 
 impl CpuTimes {
@@ -28,7 +30,7 @@ impl CpuTimes {
             .unwrap_or_default()
     }
 
-    /// Interprets the lines `cpuN user nice system idle iowait irq softirq steal ..`.
+    /// Interprets the lines `cpuN user nice system idle iowait irq softirq steal guest guest_nice`.
     fn parse(text: &str) -> Self {
         let times = |line: &str| {
             let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
@@ -37,7 +39,9 @@ impl CpuTimes {
             let words: Vec<&str> = words.collect();
             let idle = ns(words.get(3)?)?.saturating_add(words.get(4).and_then(|word| ns(word)).unwrap_or(0));
             let steal = words.get(7).and_then(|word| ns(word));
-            Some((cpu, Times { idle, steal }))
+            let nice = words.get(9).and_then(|word| ns(word)).unwrap_or(0);
+            let guest = words.get(8).and_then(|word| ns(word)?.checked_add(nice));
+            Some((cpu, Times { idle, steal, guest }))
         };
         Self(text.lines().filter_map(times).collect())
     }
@@ -48,8 +52,9 @@ impl CpuTimes {
             let of = |times: &Self| times.0.get(&counter.cpu?).copied();
             if let Some((before, after)) = of(before).zip(of(self)) {
                 counter.idle = Some(after.idle.saturating_sub(before.idle));
-                let steal = after.steal.zip(before.steal);
-                counter.steal = steal.map(|(after, before)| after.saturating_sub(before));
+                let passed = |after: Option<u64>, before| Some(after?.saturating_sub(before?));
+                counter.steal = passed(after.steal, before.steal);
+                counter.guest = passed(after.guest, before.guest);
             }
         }
     }
@@ -70,12 +75,17 @@ mod tests {
     #[test]
     fn a_cpu_that_is_offline_has_no_line() {
         let text = "cpu  9 9 9 900 90 0\ncpu0 1 2 3 400 50 7 0 6 0 0\ncpu2 1 2 3 7 0 7 0\nintr 5 0\nctxt 7\n";
-        let (idle, steal) = (4_500_000_000, Some(60_000_000));
+        let first = Times {
+            idle: 4_500_000_000,
+            steal: Some(60_000_000),
+            guest: Some(0),
+        };
         let second = Times {
             idle: 70_000_000,
             steal: None,
+            guest: None,
         };
-        let expected = HashMap::from([(0, Times { idle, steal }), (2, second)]);
+        let expected = HashMap::from([(0, first), (2, second)]);
         assert_eq!(CpuTimes::parse(text), CpuTimes(expected));
         assert!(!CpuTimes::read().0.is_empty());
     }
@@ -98,5 +108,28 @@ mod tests {
             times,
             [(Some(110_000_000), Some(30_000_000)), (None, None), (None, None)]
         );
+    }
+
+    /// In the format of Linux 6.12; a guest runs on the first CPU.
+    #[test]
+    fn guests_have_the_time_that_they_ran() {
+        let counter = |cpu| Counter {
+            cpu: Some(cpu),
+            ..Counter::default()
+        };
+        let mut events = [Event {
+            counters: vec![counter(0), counter(1)],
+            ..Event::default()
+        }];
+        let before = CpuTimes::parse(
+            "cpu  190 30 50 1540 10 0 5 0 120 20\ncpu0 150 30 30 700 10 0 5 0 120 20\ncpu1 40 0 20 840 0 0 0 0 0 0\n",
+        );
+        let after = CpuTimes::parse(
+            "cpu  370 40 60 1740 10 0 5 0 290 30\ncpu0 330 40 35 705 10 0 5 0 290 30\ncpu1 40 0 25 1035 0 0 0 0 0 0\n",
+        );
+        after.add_since(&before, &mut events);
+        let guests: Vec<_> = events[0].counters.iter().map(|c| c.guest).collect();
+        // 170 ticks of 10 ms, and 10 of nice ones.
+        assert_eq!(guests, [Some(1_800_000_000), Some(0)]);
     }
 }

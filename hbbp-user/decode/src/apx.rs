@@ -1,39 +1,16 @@
 //! Instructions of the first three opcode maps under EVEX, which are in its map 4 (APX specification, chapter 5).
 
+mod names;
+
+use crate::decorations::Decorations;
 use crate::evex::Evex;
 use crate::modern::Modern;
 use crate::rewritten::{Bytes, Rewritten};
+pub(crate) use names::{BY_CONDITION, MNEMONICS};
+use names::{CCMP, CFCMOV, CTEST, SETZU, of_reading};
 
 /// The map of EVEX that has them.
 pub(crate) const MAP: u8 = 4;
-
-/// Mnemonics by condition, in the order of the codes; CCMP and CTEST have `true` and `false` instead of parity.
-const CFCMOV: [&str; 16] = [
-    "CFCMOVO", "CFCMOVNO", "CFCMOVB", "CFCMOVAE", "CFCMOVE", "CFCMOVNE", "CFCMOVBE", "CFCMOVA", "CFCMOVS",
-    "CFCMOVNS", "CFCMOVP", "CFCMOVNP", "CFCMOVL", "CFCMOVGE", "CFCMOVLE", "CFCMOVG",
-];
-const SETZU: [&str; 16] = [
-    "SETZUO", "SETZUNO", "SETZUB", "SETZUAE", "SETZUE", "SETZUNE", "SETZUBE", "SETZUA", "SETZUS", "SETZUNS",
-    "SETZUP", "SETZUNP", "SETZUL", "SETZUGE", "SETZULE", "SETZUG",
-];
-const CCMP: [&str; 16] = [
-    "CCMPO", "CCMPNO", "CCMPB", "CCMPAE", "CCMPE", "CCMPNE", "CCMPBE", "CCMPA", "CCMPS", "CCMPNS", "CCMPT",
-    "CCMPF", "CCMPL", "CCMPGE", "CCMPLE", "CCMPG",
-];
-const CTEST: [&str; 16] = [
-    "CTESTO", "CTESTNO", "CTESTB", "CTESTAE", "CTESTE", "CTESTNE", "CTESTBE", "CTESTA", "CTESTS", "CTESTNS",
-    "CTESTT", "CTESTF", "CTESTL", "CTESTGE", "CTESTLE", "CTESTG",
-];
-/// All mnemonics with a condition.
-pub(crate) const BY_CONDITION: [[&str; 16]; 4] = [CFCMOV, SETZU, CCMP, CTEST];
-/// The other mnemonics that iced-x86 does not know.
-pub(crate) const MNEMONICS: [&str; 12] = [
-    "AADD", "AAND", "AOR", "AXOR", "IMULZU", "MOVRS", "POP2", "POP2P", "PUSH2", "PUSH2P", "URDMSR", "UWRMSR",
-];
-/// By the opcode's row, and by ModRM.reg of immediate values.
-const ARITHMETIC: [&str; 8] = ["ADD", "OR", "ADC", "SBB", "AND", "SUB", "XOR", "CMP"];
-/// By ModRM.reg.
-const SHIFTS: [&str; 8] = ["ROL", "ROR", "RCL", "RCR", "SHL", "SHR", "SHL", "SAR"];
 
 /// The opcode maps of instructions without EVEX: one byte, 0x0f, 0x0f 0x38.
 #[derive(Clone, Copy)]
@@ -99,31 +76,11 @@ impl Older {
 /// Rewrites an instruction of map 4 to one without EVEX.
 pub(crate) fn rewritten(evex: &Evex<'_>) -> Option<Rewritten> {
     let mut older = older(evex)?;
-    let new_destination = evex.has_new_destination() && writes_elsewhere(evex);
-    if new_destination && !evex.has_register() {
+    if has_new_destination(evex) && !evex.has_register() {
         older = reading(evex, older);
     }
-    let modern = Modern {
-        mnemonic: older.mnemonic,
-        has_new_destination: new_destination,
-        ..Modern::APX
-    };
-    let size: &[u8] = if evex.implied() == 1 && older.prefix != Some(0x66) {
-        &[0x66]
-    } else {
-        &[]
-    };
-    let escape: &[u8] = match older.map {
-        Map::One => &[],
-        Map::Two => &[0x0f],
-        Map::Three => &[0x0f, 0x38],
-    };
-    let head = Bytes::of(evex.prefixes)
-        .and(size)
-        .and(older.prefix.as_slice())
-        .and(&[evex.rex()])
-        .and(escape)
-        .and(&[older.opcode]);
+    let head = head(evex, older);
+    let modern = modern(evex, older);
     if !older.only_reads {
         return Some(Rewritten::new(modern, evex.head(), head, evex.tail));
     }
@@ -136,6 +93,61 @@ pub(crate) fn rewritten(evex: &Evex<'_>) -> Option<Rewritten> {
     } else {
         rewritten.with_added_byte()
     })
+}
+
+/// The same, to one whose operands are those without the new destination.
+pub(crate) fn with_operands(evex: &Evex<'_>) -> Option<Rewritten> {
+    let older = older(evex)?;
+    let head = head(evex, older);
+    Some(Rewritten::new(modern(evex, older), evex.head(), head, evex.tail))
+}
+
+/// What the text of an instruction has besides its operands.
+pub(crate) fn decorations(evex: &Evex<'_>) -> Decorations {
+    let is_conditional = conditional(evex).is_some();
+    let is_move = matches!(evex.opcode, 0x40..=0x4f);
+    let is_stack = matches!(evex.opcode, 0x8f | 0xff) && has_second(evex);
+    Decorations {
+        has_second: has_new_destination(evex) && !is_conditional || is_stack,
+        default_flags: is_conditional.then_some(evex.payload[1] >> 3 & 0xf),
+        leaves_flags: evex.has_no_flags() && !is_conditional && !is_move,
+        ..Decorations::default()
+    }
+}
+
+/// What differs between an instruction and the one without EVEX.
+fn modern(evex: &Evex<'_>, older: Older) -> Modern {
+    Modern {
+        mnemonic: older.mnemonic,
+        has_new_destination: has_new_destination(evex),
+        ..Modern::APX
+    }
+}
+
+fn has_new_destination(evex: &Evex<'_>) -> bool {
+    evex.has_new_destination() && writes_elsewhere(evex)
+}
+
+/// The bytes up to the opcode of the instruction without EVEX.
+fn head(evex: &Evex<'_>, older: Older) -> Bytes {
+    let size: &[u8] = if evex.implied() == 1 && older.prefix != Some(0x66) {
+        &[0x66]
+    } else {
+        &[]
+    };
+    let escape: &[u8] = match older.map {
+        Map::One => &[],
+        Map::Two => &[0x0f],
+        Map::Three => &[0x0f, 0x38],
+    };
+    // The registers of URDMSR and UWRMSR have 64 bits.
+    let w = u8::from(evex.opcode == 0xf8 && evex.has_register()) << 3;
+    Bytes::of(evex.prefixes)
+        .and(size)
+        .and(older.prefix.as_slice())
+        .and(&[evex.rex() | w])
+        .and(escape)
+        .and(&[older.opcode])
 }
 
 /// Whether bit 4 of the payload means a new destination; in others it makes the upper half zero, or names another
@@ -168,27 +180,11 @@ fn reading(evex: &Evex<'_>, older: Older) -> Older {
             };
             Older {
                 only_reads: true,
-                mnemonic: mnemonic(evex),
+                mnemonic: of_reading(evex),
                 ..Older::one(opcode)
             }
         }
     }
-}
-
-/// The mnemonic of what [`reading`] makes a comparison of.
-fn mnemonic(evex: &Evex<'_>) -> Option<&'static str> {
-    let reg = usize::from(evex.reg());
-    let name = match evex.opcode {
-        0x24 | 0xa5 => "SHLD",
-        0x2c | 0xad => "SHRD",
-        0x80 | 0x81 | 0x83 => ARITHMETIC.get(reg)?,
-        0xc0 | 0xc1 | 0xd0..=0xd3 => SHIFTS.get(reg)?,
-        0xf6 | 0xf7 if reg == 2 => "NOT",
-        0xf6 | 0xf7 => "NEG",
-        _ if reg == 0 => "INC",
-        _ => "DEC",
-    };
-    Some(name)
 }
 
 /// Whether it ends in an immediate value of the size that a comparison has as well.
@@ -205,8 +201,7 @@ fn older(evex: &Evex<'_>) -> Option<Older> {
     let older = with_prefix(evex).or_else(|| with_size(evex).filter(|_| has_size))?;
     // Without a new destination the field of its register is not used.
     let (new_destination, no_flags) = (evex.has_new_destination(), evex.has_no_flags());
-    let has_second = new_destination && (writes_elsewhere(evex) || matches!(evex.opcode, 0x8f | 0xff));
-    let is_plain = evex.last() & 0xe3 == 0 && (has_second || evex.has_no_second());
+    let is_plain = evex.last() & 0xe3 == 0 && (has_second(evex) || evex.has_no_second());
     let may_leave_flags = has_size && leaves_flags(evex.opcode);
     let may_have_new = match evex.opcode {
         0x40..=0x4f => evex.implied() != 2,
@@ -216,6 +211,11 @@ fn older(evex: &Evex<'_>) -> Option<Older> {
     let is_sized = evex.implied() == 1 && has_no_size(evex);
     let is_defined = is_plain && !is_sized && (may_leave_flags || !no_flags);
     (is_defined && (may_have_new || !new_destination)).then_some(older)
+}
+
+/// Whether the field of the second source has a register.
+fn has_second(evex: &Evex<'_>) -> bool {
+    evex.has_new_destination() && (writes_elsewhere(evex) || matches!(evex.opcode, 0x8f | 0xff))
 }
 
 /// Of an instruction whose implied prefix is part of the opcode.
@@ -236,13 +236,13 @@ fn with_prefix(evex: &Evex<'_>) -> Option<Older> {
         (0xf8, 1) if !is_register => Older::three(opcode).with(0x66),
         (0xf8, 2) if !is_register => Older::three(opcode).with(0xf3),
         (0xf8, 3) if !is_register => Older::three(opcode).with(0xf2),
-        (0xf8, 2) => Older::one(0x89).called("UWRMSR"),
+        (0xf8, 2) => Older::one(0x8b).called("UWRMSR"),
         (0xf8, 3) => Older::one(0x89).called("URDMSR"),
         (0xf9, 0) if !is_register => Older::three(opcode),
-        (0xfc, _) if !is_register => {
-            let by_implied = ["AADD", "AAND", "AXOR", "AOR"];
-            Older::one(0x01).called(by_implied.get(usize::from(implied))?)
-        }
+        (0xfc, 0) if !is_register => Older::three(opcode),
+        (0xfc, 1) if !is_register => Older::three(opcode).with(0x66),
+        (0xfc, 2) if !is_register => Older::three(opcode).with(0xf3),
+        (0xfc, _) if !is_register => Older::three(opcode).with(0xf2),
         _ => return None,
     };
     Some(older)

@@ -71,7 +71,7 @@ const INSTRUCTIONS: [(&str, Opcode, Opcode); 108] = [
     ("VMINMAXPS", op(3, 1, 0, 0x52), op(3, 1, 0, 0x50)),
     ("VMINMAXPD", op(3, 1, 1, 0x52), op(3, 1, 1, 0x50)),
     ("VMINMAXBF16", op(3, 3, 0, 0x52), op(3, 1, 0, 0x50)),
-    ("VMINMAXSH", op(3, 0, 0, 0x53), op(3, 1, 0, 0x51)),
+    ("VMINMAXSH", op(3, 0, 0, 0x53), op(3, 0, 0, 0x27)),
     ("VMINMAXSS", op(3, 1, 0, 0x53), op(3, 1, 0, 0x51)),
     ("VMINMAXSD", op(3, 1, 1, 0x53), op(3, 1, 1, 0x51)),
     ("VUCOMXSH", op(5, 2, 0, 0x2e), op(5, 0, 0, 0x2e)),
@@ -84,14 +84,14 @@ const INSTRUCTIONS: [(&str, Opcode, Opcode); 108] = [
     ("VMINBF16", op(5, 1, 0, 0x5d), op(5, 0, 0, 0x5d)),
     ("VDIVBF16", op(5, 1, 0, 0x5e), op(5, 0, 0, 0x5e)),
     ("VMAXBF16", op(5, 1, 0, 0x5f), op(5, 0, 0, 0x5f)),
-    ("VCVTTPH2IBS", op(5, 0, 0, 0x68), op(5, 0, 0, 0x7d)),
-    ("VCVTTPS2IBS", op(5, 1, 0, 0x68), op(1, 1, 0, 0x5b)),
+    ("VCVTTPH2IBS", op(5, 0, 0, 0x68), op(5, 1, 0, 0x7c)),
+    ("VCVTTPS2IBS", op(5, 1, 0, 0x68), op(1, 2, 0, 0x5b)),
     ("VCVTTBF162IBS", op(5, 3, 0, 0x68), op(5, 0, 0, 0x7d)),
     ("VCVTPH2IBS", op(5, 0, 0, 0x69), op(5, 0, 0, 0x7d)),
     ("VCVTPS2IBS", op(5, 1, 0, 0x69), op(1, 1, 0, 0x5b)),
     ("VCVTBF162IBS", op(5, 3, 0, 0x69), op(5, 0, 0, 0x7d)),
-    ("VCVTTPH2IUBS", op(5, 0, 0, 0x6a), op(5, 0, 0, 0x7d)),
-    ("VCVTTPS2IUBS", op(5, 1, 0, 0x6a), op(1, 1, 0, 0x5b)),
+    ("VCVTTPH2IUBS", op(5, 0, 0, 0x6a), op(5, 1, 0, 0x7c)),
+    ("VCVTTPS2IUBS", op(5, 1, 0, 0x6a), op(1, 2, 0, 0x5b)),
     ("VCVTTBF162IUBS", op(5, 3, 0, 0x6a), op(5, 0, 0, 0x7d)),
     ("VCVTPH2IUBS", op(5, 0, 0, 0x6b), op(5, 0, 0, 0x7d)),
     ("VCVTPS2IUBS", op(5, 1, 0, 0x6b), op(1, 1, 0, 0x5b)),
@@ -141,6 +141,14 @@ pub(crate) fn mnemonics() -> impl Iterator<Item = &'static str> {
     INSTRUCTIONS.iter().map(|(mnemonic, _, _)| *mnemonic)
 }
 
+/// Whether the result of an instruction has half of the width of its source, unlike that of the nearest one.
+pub(crate) fn has_half_result(mnemonic: Option<&str>) -> bool {
+    let from = mnemonic.and_then(|mnemonic| mnemonic.strip_prefix("VCVT"));
+    from.is_some_and(|from| {
+        from.starts_with("PH2BF8") || from.starts_with("PH2HF8") || from.starts_with("BIASPH2")
+    })
+}
+
 /// The nearest instruction of AVX-512 to one of AVX10.2, and what differs.
 pub(crate) fn nearest(evex: &Evex<'_>) -> Option<(Modern, Opcode)> {
     let wanted = Opcode {
@@ -150,10 +158,23 @@ pub(crate) fn nearest(evex: &Evex<'_>) -> Option<(Modern, Opcode)> {
         opcode: evex.opcode,
     };
     let (mnemonic, _, nearest) = INSTRUCTIONS.iter().find(|(_, opcode, _)| *opcode == wanted)?;
+    let nearest = match *mnemonic {
+        "VMOVD" | "VMOVW" if evex.has_register() => between_vectors(wanted),
+        _ => *nearest,
+    };
     let modern = Modern {
         mnemonic: Some(mnemonic),
         extension: Extension::Avx10_2,
         has_new_destination: false,
     };
-    Some((modern, *nearest))
+    Some((modern, nearest))
+}
+
+/// Moves from vector to vector are VMOVQ, which has no general register either.
+const fn between_vectors(of: Opcode) -> Opcode {
+    match of.opcode {
+        0xd6 => op(1, 1, 1, 0xd6),
+        0x7e if of.map == 5 => op(1, 1, 1, 0xd6),
+        _ => op(1, 2, 1, 0x7e),
+    }
 }

@@ -4,17 +4,25 @@ use iced_x86::{Decoder as Iced, DecoderOptions, IcedError, Instruction};
 
 use crate::apx;
 use crate::avx10;
-use crate::evex::{EVEX, Evex};
+use crate::encoding::Encoding;
 use crate::modern::Modern;
-use crate::rewritten::{Bytes, LONGEST, Rewritten};
-use crate::rex2::{self, JMPABS, REX2};
-use crate::vector;
+use crate::rex2;
+use crate::vex;
 
 /// Decodes instructions, one after the other.
 pub struct Decoder<'a> {
     iced: Iced<'a>,
     bytes: &'a [u8],
-    modern: Option<Modern>,
+    /// The last instruction that was rewritten, until another position is set.
+    last: Option<Last>,
+}
+
+/// An instruction that was rewritten.
+#[derive(Clone, Copy)]
+struct Last {
+    /// Offset of its end.
+    end: usize,
+    modern: Modern,
 }
 
 impl<'a> Decoder<'a> {
@@ -26,7 +34,7 @@ impl<'a> Decoder<'a> {
         Ok(Self {
             iced: Iced::try_with_ip(bits, bytes, ip, DecoderOptions::NONE)?,
             bytes,
-            modern: None,
+            last: None,
         })
     }
 
@@ -42,6 +50,7 @@ impl<'a> Decoder<'a> {
     pub fn go_to(&mut self, position: usize, ip: u64) -> Result<(), IcedError> {
         self.iced.set_position(position)?;
         self.iced.set_ip(ip);
+        self.last = None;
         Ok(())
     }
 
@@ -56,26 +65,36 @@ impl<'a> Decoder<'a> {
     /// The same, into `instruction`.
     #[inline]
     pub fn decode_out(&mut self, instruction: &mut Instruction) {
-        let (position, ip) = (self.iced.position(), self.iced.ip());
         self.iced.decode_out(instruction);
-        self.modern = None;
-        if instruction.is_invalid() && self.iced.bitness() == 64 {
-            self.decode_modern(position, ip, instruction);
+        if instruction.is_invalid() {
+            self.decode_modern(instruction);
         }
     }
 
     /// What the last instruction is where it differs from the one that was returned.
-    pub const fn modern(&self) -> Option<Modern> {
-        self.modern
+    #[inline]
+    pub fn modern(&self) -> Option<Modern> {
+        // Nothing is noted for the others, which end elsewhere.
+        let last = self.last.filter(|last| last.end == self.position())?;
+        Some(last.modern)
     }
 
+    /// Decodes again what iced-x86 found to be no instruction.
     #[cold]
-    fn decode_modern(&mut self, position: usize, ip: u64, instruction: &mut Instruction) {
+    fn decode_modern(&mut self, instruction: &mut Instruction) {
+        // At the end of the bytes the position stays.
+        self.last = None;
+        if self.iced.bitness() != 64 {
+            return;
+        }
+        // An invalid instruction has the address and the length of the bytes that were read.
+        let (position, ip) = (self.iced.position() - instruction.len(), instruction.ip());
         let Some((modern, found)) = decoded(self.bytes.get(position..).unwrap_or(&[]), ip) else {
             return;
         };
-        if self.go_to(position + found.len(), found.next_ip()).is_ok() {
-            self.modern = Some(modern);
+        let end = position + found.len();
+        if self.go_to(end, found.next_ip()).is_ok() {
+            self.last = Some(Last { end, modern });
             *instruction = found;
         }
     }
@@ -93,64 +112,19 @@ impl Iterator for Decoder<'_> {
 pub fn mnemonics() -> impl Iterator<Item = &'static str> {
     let of_prefixes = rex2::MNEMONICS.iter().chain(&apx::MNEMONICS).copied();
     let by_condition = apx::BY_CONDITION.iter().flat_map(|names| names.iter().copied());
-    of_prefixes.chain(by_condition).chain(avx10::mnemonics())
+    of_prefixes
+        .chain(by_condition)
+        .chain(avx10::mnemonics())
+        .chain(vex::mnemonics())
 }
 
 /// The instruction at the beginning of these bytes, if it is one that is rewritten.
 fn decoded(bytes: &[u8], ip: u64) -> Option<(Modern, Instruction)> {
-    let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
-    let n_prefixes = bytes.iter().take(LONGEST).take_while(is_prefix).count();
-    let (prefixes, rest) = bytes.split_at_checked(n_prefixes)?;
-    let rest = rest.get(..LONGEST).unwrap_or(rest);
-    if let [REX2, payload, JMPABS, target @ ..] = rest
-        && let Some(target) = target.first_chunk()
-        && prefixes.is_empty()
-        && payload & 0x88 == 0
-    {
-        return jump_to(u64::from_le_bytes(*target), ip);
-    }
-    let rewritten = match *rest.first()? {
-        REX2 => rex2::rewritten(prefixes, rest),
-        EVEX => {
-            let evex = Evex::read(prefixes, rest)?;
-            match evex.map() {
-                apx::MAP => apx::rewritten(&evex),
-                _ => vector::to_vex(&evex).or_else(|| vector::to_avx512(&evex)),
-            }
-        }
-        _ => None,
-    }?;
-    let mut found = nearest(&rewritten, ip)?;
-    let len = rewritten.len_of(found.len()).filter(|len| *len <= bytes.len())?;
-    found.set_len(len);
-    found.set_ip(ip);
-    Some((rewritten.modern, found))
-}
-
-/// What an instruction is rewritten to, with the addresses that it refers to.
-fn nearest(rewritten: &Rewritten, ip: u64) -> Option<Instruction> {
-    // Addresses are relative to the end of the instruction.
-    let ip = ip.wrapping_add_signed(rewritten.longer_by() as i64);
-    let mut iced = Iced::try_with_ip(64, rewritten.bytes(), ip, DecoderOptions::NONE).ok()?;
-    let found = iced.decode();
-    (!found.is_invalid()).then_some(found)
-}
-
-/// A jump to an absolute address.
-fn jump_to(target: u64, ip: u64) -> Option<(Modern, Instruction)> {
-    /// Bytes of JMPABS: REX2, opcode, address.
-    const LEN: usize = 2 + 1 + 8;
-    let jump = Rewritten::new(
-        Modern::APX.called("JMPABS"),
-        LEN,
-        Bytes::of(&[0xe9, 0, 0, 0, 0]),
-        &[],
-    );
-    let mut found = nearest(&jump, ip)?;
-    found.set_near_branch64(target);
-    found.set_len(LEN);
-    found.set_ip(ip);
-    Some((jump.modern, found))
+    let encoding = Encoding::read(bytes)?;
+    let rewritten = encoding.nearest()?;
+    let found = rewritten.decoded(ip)?;
+    // Where text ends too early there is no instruction.
+    (found.len() <= bytes.len()).then_some((rewritten.modern, found))
 }
 
 #[cfg(test)]

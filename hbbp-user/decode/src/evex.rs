@@ -1,5 +1,7 @@
 //! The fields of an EVEX prefix.
 
+use crate::registers::Registers;
+
 /// The first byte of EVEX.
 pub(crate) const EVEX: u8 = 0x62;
 
@@ -53,8 +55,26 @@ impl<'a> Evex<'a> {
 
     /// REX with the lower bits of the registers.
     pub(crate) fn rex(&self) -> u8 {
-        let registers = !self.payload[0] >> 5 & 7;
+        let registers = !self.with_index() >> 5 & 7;
         0x40 | u8::from(self.is_wide()) << 3 | registers
+    }
+
+    /// The first byte of the payload, where an index r20 of an address does not become rsp, which means that there is none.
+    pub(crate) fn with_index(&self) -> u8 {
+        let [p0, p1, _] = self.payload;
+        let has_high_index = p1 & 4 == 0 && !self.has_register();
+        p0 & !(u8::from(has_high_index) << 6)
+    }
+
+    /// The numbers of its general registers.
+    pub(crate) const fn registers(&self) -> Registers {
+        let [p0, p1, p2] = self.payload;
+        Registers {
+            reg: !p0 & 0x10 | (!p0 & 0x80) >> 4,
+            base: (p0 & 8) << 1 | (!p0 & 0x20) >> 2,
+            index: (!p1 & 4) << 2 | (!p0 & 0x40) >> 3,
+            second: (!p2 & 8) << 1 | (!p1 & 0x78) >> 3,
+        }
     }
 
     /// The last byte of the payload: zeroing, length, broadcast or new destination, the highest bit of the second source, mask

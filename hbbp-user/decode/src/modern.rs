@@ -20,11 +20,35 @@ pub enum Extension {
     ApxF,
     /// Advanced Vector Extensions 10.2.
     Avx10_2,
+    /// Rows of tiles in vectors.
+    AmxAvx512,
+    /// Products of tiles of 8-bit floats.
+    AmxFp8,
+    /// Loads of tiles that are read by several processors.
+    AmxMovrs,
+    /// Products of tiles of TF32.
+    AmxTf32,
+    /// Loads that are read by several processors.
+    Movrs,
+    /// Model-specific registers whose number is an immediate value.
+    MsrImm,
+    /// Model-specific registers that users may read and write.
+    UserMsr,
 }
 
 impl Extension {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::ApxF, Self::Avx10_2];
+    pub const ALL: [Self; 9] = [
+        Self::ApxF,
+        Self::Avx10_2,
+        Self::AmxAvx512,
+        Self::AmxFp8,
+        Self::AmxMovrs,
+        Self::AmxTf32,
+        Self::Movrs,
+        Self::MsrImm,
+        Self::UserMsr,
+    ];
 }
 
 impl fmt::Display for Extension {
@@ -33,17 +57,29 @@ impl fmt::Display for Extension {
         f.write_str(match self {
             Self::ApxF => "APX_F",
             Self::Avx10_2 => "AVX10.2",
+            Self::AmxAvx512 => "AMX_AVX512",
+            Self::AmxFp8 => "AMX_FP8",
+            Self::AmxMovrs => "AMX_MOVRS",
+            Self::AmxTf32 => "AMX_TF32",
+            Self::Movrs => "MOVRS",
+            Self::MsrImm => "MSR_IMM",
+            Self::UserMsr => "USER_MSR",
         })
     }
 }
 
 impl Modern {
     /// An instruction of APX that has the mnemonic of the one it is rewritten to.
-    pub(crate) const APX: Self = Self {
-        mnemonic: None,
-        extension: Extension::ApxF,
-        has_new_destination: false,
-    };
+    pub(crate) const APX: Self = Self::of(Extension::ApxF);
+
+    /// An instruction of an extension, with the mnemonic of the one it is rewritten to.
+    pub(crate) const fn of(extension: Extension) -> Self {
+        Self {
+            mnemonic: None,
+            extension,
+            has_new_destination: false,
+        }
+    }
 
     /// The same with another mnemonic.
     pub(crate) const fn called(self, mnemonic: &'static str) -> Self {

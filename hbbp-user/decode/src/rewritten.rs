@@ -1,5 +1,7 @@
 //! The bytes of an instruction, rewritten into those of another one.
 
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+
 use crate::modern::Modern;
 
 /// The longest x86 instruction in bytes (SDM vol. 2, 2.3.11).
@@ -43,6 +45,8 @@ pub(crate) struct Rewritten {
     longer_by: isize,
     /// What differs.
     pub(crate) modern: Modern,
+    /// The target of a jump to an absolute address.
+    absolute: Option<u64>,
 }
 
 impl Rewritten {
@@ -52,7 +56,14 @@ impl Rewritten {
             bytes: new_head.and(tail),
             longer_by: head.cast_signed() - new_head.len.cast_signed(),
             modern,
+            absolute: None,
         }
+    }
+
+    /// The same, which jumps to an address.
+    pub(crate) const fn jumping_to(mut self, target: u64) -> Self {
+        self.absolute = Some(target);
+        self
     }
 
     /// The same, where the new instruction has one byte of an immediate value that the old one lacks.
@@ -62,18 +73,31 @@ impl Rewritten {
     }
 
     /// The new bytes; zeros follow those that are known.
-    pub(crate) const fn bytes(&self) -> &[u8] {
+    pub(crate) const fn bytes(&self) -> &[u8; ROOM] {
         &self.bytes.bytes
     }
 
-    /// Bytes that the instruction is longer than the new one.
-    pub(crate) const fn longer_by(&self) -> isize {
-        self.longer_by
+    /// The new instruction at an address, with the length of the old one; `None` where there is no such instruction, or none
+    /// that a processor executes.
+    pub(crate) fn decoded(&self, ip: u64) -> Option<Instruction> {
+        self.decode(self.bytes(), ip)
     }
 
-    /// The length of the instruction where that of the new one is `len`; `None` beyond what a processor executes.
-    pub(crate) fn len_of(&self, len: usize) -> Option<usize> {
-        let len = len.checked_add_signed(self.longer_by)?;
-        (len <= LONGEST).then_some(len)
+    /// The same of bytes that differ from the new ones in the numbers of registers.
+    pub(crate) fn decode(&self, bytes: &[u8], ip: u64) -> Option<Instruction> {
+        // Addresses are relative to the end of the instruction.
+        let start = ip.wrapping_add_signed(self.longer_by as i64);
+        let mut iced = Decoder::try_with_ip(64, bytes, start, DecoderOptions::NONE).ok()?;
+        let mut found = iced.decode();
+        if found.is_invalid() {
+            return None;
+        }
+        let len = found.len().checked_add_signed(self.longer_by)?;
+        found.set_len(len);
+        found.set_ip(ip);
+        if let Some(target) = self.absolute {
+            found.set_near_branch64(target);
+        }
+        (len <= LONGEST).then_some(found)
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn kinds_of_forms(forms: &[Form]) -> Vec<u8> {
     let mut info = InstructionInfoFactory::new();
     let kind_of_form = |form: &Form| {
         let decoded = form.decoded();
-        let kind = decoded.map_or(kind::PLAIN, |decoded| kind_of(&decoded, &mut info));
+        let kind = decoded.map_or(kind::PLAIN, |decoded| kind_of(&decoded, form.modern(), &mut info));
         u8::try_from(kind).unwrap_or_default()
     };
     forms.iter().map(kind_of_form).collect()

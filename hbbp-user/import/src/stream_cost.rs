@@ -162,7 +162,8 @@ fn decode(text: &RanText, start: u64, last: u64) -> Option<Decoded> {
     let mut decoded = Decoded::default();
     decoded.kinds[kind::TAKEN] = 1.0;
     let mut info = InstructionInfoFactory::new();
-    for instruction in Decoder::try_with_ip(text.bits, &text.bytes, start).ok()? {
+    let mut decoder = Decoder::try_with_ip(text.bits, &text.bytes, start).ok()?;
+    while let Some(instruction) = decoder.next() {
         if last < instruction.ip() || instruction.is_invalid() {
             return None;
         }
@@ -170,7 +171,7 @@ fn decode(text: &RanText, start: u64, last: u64) -> Option<Decoded> {
         // Events of branches count those within a ring and, on most processors, those out of it.
         let flow = instruction.flow_control();
         decoded.branches += u32::from(flow != FlowControl::Next);
-        decoded.kinds[kind_of(&instruction, &mut info)] += 1.0;
+        decoded.kinds[kind_of(&instruction, decoder.modern(), &mut info)] += 1.0;
         if instruction.ip() == last {
             return Some(decoded);
         }

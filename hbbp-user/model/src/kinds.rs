@@ -6,6 +6,7 @@
 //! throughput, and from Agner Fog's instruction tables; where latency and throughput differ much, as for loads, a
 //! number between the two.
 
+use hbbp_decode::Modern;
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
 /// How many kinds there are.
@@ -55,9 +56,17 @@ pub const KNOWN_TIMES: [(f64, f64); N_KINDS] = [
     (1.0, 2.0),
 ];
 
-/// The kind of an instruction.
-pub fn kind_of(instruction: &Instruction, info: &mut InstructionInfoFactory) -> usize {
+/// The kind of an instruction, where `modern` is what differs from the one that iced-x86 knows.
+pub fn kind_of(
+    instruction: &Instruction,
+    modern: Option<Modern>,
+    info: &mut InstructionInfoFactory,
+) -> usize {
     let mnemonic = instruction.mnemonic();
+    // The nearest one is a move.
+    if let Some("RDMSR" | "WRMSRNS" | "URDMSR" | "UWRMSR") = modern.and_then(|modern| modern.mnemonic) {
+        return kind::SYSTEM;
+    }
     let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     if is_repeated && instruction.is_string_instruction() {
         return kind::REPEATED;
@@ -107,6 +116,8 @@ fn is_division(mnemonic: Mnemonic) -> bool {
             | M::Vdivsd
             | M::Vdivps
             | M::Vdivpd
+            | M::Vdivsh
+            | M::Vdivph
             | M::Fdiv
             | M::Fdivp
             | M::Fdivr
@@ -120,6 +131,8 @@ fn is_division(mnemonic: Mnemonic) -> bool {
             | M::Vsqrtsd
             | M::Vsqrtps
             | M::Vsqrtpd
+            | M::Vsqrtsh
+            | M::Vsqrtph
             | M::Fsqrt
     )
 }
@@ -142,6 +155,7 @@ fn is_system(mnemonic: Mnemonic, instruction: &Instruction) -> bool {
                 | M::Retf
                 | M::Cpuid
                 | M::Wrmsr
+                | M::Wrmsrns
                 | M::Rdmsr
                 | M::Rdpmc
                 | M::Rdtsc
@@ -189,34 +203,43 @@ fn is_float(instruction: &Instruction) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use iced_x86::{Decoder, DecoderOptions};
+    use hbbp_decode::Decoder;
 
     use super::*;
 
     #[test]
     fn kinds_follow_the_effect_of_instructions() {
-        let cases: [(&[u8], usize); 16] = [
-            (&[0x01, 0xd0], kind::PLAIN),                       // add eax, edx
-            (&[0x8d, 0x04, 0x0a], kind::PLAIN),                 // lea eax, [rdx+rcx]
-            (&[0x74, 0x00], kind::PLAIN),                       // je
-            (&[0x8b, 0x07], kind::LOAD),                        // mov eax, [rdi]
-            (&[0x01, 0x07], kind::LOAD),                        // add [rdi], eax
-            (&[0xc3], kind::LOAD),                              // ret
-            (&[0x89, 0x07], kind::STORE),                       // mov [rdi], eax
-            (&[0xe8, 0, 0, 0, 0], kind::STORE),                 // call
-            (&[0x0f, 0xaf, 0xc1], kind::MULTIPLY),              // imul eax, ecx
-            (&[0xf7, 0xf9], kind::DIVIDE),                      // idiv ecx
-            (&[0xf2, 0x0f, 0x58, 0xc1], kind::FLOAT),           // addsd xmm0, xmm1
-            (&[0xf0, 0x01, 0x07], kind::LOCKED),                // lock add [rdi], eax
-            (&[0x87, 0x07], kind::LOCKED),                      // xchg [rdi], eax
-            (&[0x0f, 0x05], kind::SYSTEM),                      // syscall
-            (&[0xf3, 0x48, 0xa5], kind::REPEATED),              // rep movsq
-            (&[0x66, 0x0f, 0x38, 0x2a, 0x07], kind::STREAMING), // movntdqa xmm0, [rdi]
+        let cases: [(&[u8], usize); 23] = [
+            (&[0x01, 0xd0], kind::PLAIN),                                // add eax, edx
+            (&[0x8d, 0x04, 0x0a], kind::PLAIN),                          // lea eax, [rdx+rcx]
+            (&[0x74, 0x00], kind::PLAIN),                                // je
+            (&[0x8b, 0x07], kind::LOAD),                                 // mov eax, [rdi]
+            (&[0x01, 0x07], kind::LOAD),                                 // add [rdi], eax
+            (&[0xc3], kind::LOAD),                                       // ret
+            (&[0x89, 0x07], kind::STORE),                                // mov [rdi], eax
+            (&[0xe8, 0, 0, 0, 0], kind::STORE),                          // call
+            (&[0x0f, 0xaf, 0xc1], kind::MULTIPLY),                       // imul eax, ecx
+            (&[0xf7, 0xf9], kind::DIVIDE),                               // idiv ecx
+            (&[0xf2, 0x0f, 0x58, 0xc1], kind::FLOAT),                    // addsd xmm0, xmm1
+            (&[0xf0, 0x01, 0x07], kind::LOCKED),                         // lock add [rdi], eax
+            (&[0x87, 0x07], kind::LOCKED),                               // xchg [rdi], eax
+            (&[0x0f, 0x05], kind::SYSTEM),                               // syscall
+            (&[0xf3, 0x48, 0xa5], kind::REPEATED),                       // rep movsq
+            (&[0x66, 0x0f, 0x38, 0x2a, 0x07], kind::STREAMING),          // movntdqa xmm0, [rdi]
+            (&[0x62, 0xf4, 0xe4, 0x18, 0x01, 0xc1], kind::PLAIN),        // add rbx, rcx, rax
+            (&[0x62, 0xf4, 0xe4, 0x18, 0xc1, 0x21, 0x11], kind::LOAD),   // shl rbx, [rcx], 0x11
+            (&[0x62, 0xf4, 0xe4, 0x18, 0xaf, 0x01], kind::MULTIPLY),     // imul rbx, rax, [rcx]
+            (&[0x62, 0xf4, 0xfc, 0x0c, 0x44, 0x01], kind::STORE),        // cfcmove [rcx], rax
+            (&[0x62, 0xf5, 0x7d, 0x08, 0x5e, 0xd1], kind::DIVIDE),       // vdivbf16 xmm2, xmm0, xmm1
+            (&[0x62, 0xf4, 0x7f, 0x08, 0xf8, 0xc1], kind::SYSTEM),       // urdmsr rcx, rax
+            (&[0xc4, 0xe7, 0x7b, 0xf6, 0xc1, 1, 0, 0, 0], kind::SYSTEM), // rdmsr rcx, 1
         ];
         let mut info = InstructionInfoFactory::new();
         for (bytes, kind) in cases {
-            let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
-            assert_eq!(kind_of(&instruction, &mut info), kind, "{instruction:?}");
+            let mut decoder = Decoder::try_with_ip(64, bytes, 0).unwrap();
+            let instruction = decoder.decode();
+            let found = kind_of(&instruction, decoder.modern(), &mut info);
+            assert_eq!(found, kind, "{bytes:x?}");
         }
     }
 }

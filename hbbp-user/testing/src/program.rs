@@ -52,6 +52,7 @@ pub fn clocked() -> Snapshot {
         runs: Some(runs),
         idle: None,
         steal: None,
+        guest: None,
         due: None,
     };
     let event = Event {

@@ -181,17 +181,21 @@ fn event() -> impl Strategy<Value = Event> {
         option::of(any::<u64>()),
         option::of(any::<u64>()),
         option::of(any::<u64>()),
+        option::of(any::<u64>()),
     )
-        .prop_map(|(cpu, count, enabled, running, runs, idle, steal, due)| Counter {
-            cpu,
-            count,
-            enabled,
-            running,
-            runs,
-            idle,
-            steal,
-            due,
-        });
+        .prop_map(
+            |(cpu, count, enabled, running, runs, idle, steal, guest, due)| Counter {
+                cpu,
+                count,
+                enabled,
+                running,
+                runs,
+                idle,
+                steal,
+                guest,
+                due,
+            },
+        );
     (
         ".{0,8}",
         unit,

@@ -136,8 +136,8 @@ fn counts_of_a_large_program_cost_by_their_number() {
     assert_no_worse_than_linear(&costs(&quarter), &costs(&whole));
 }
 
-/// A loop of five instructions, four of which are of APX: a branch at its end, as in `mov r17, r16; add rax, r17;
-/// {nd} add rdx, rcx, rax; imul rax, rax; jmp`.
+/// A loop of five instructions, three of which are of APX: `mov r25, rax; add r16, rcx; add rdx, rcx, rax; imul rax, rax;
+/// jmp`.
 #[test]
 fn streams_through_apx_code_count() {
     let folder = Folder::new();
@@ -177,6 +177,20 @@ fn streams_through_apx_code_count() {
     ] {
         assert!(rows.iter().any(|line| line.starts_with(row)), "{row}: {csv}");
     }
+    // Their text has the new registers and the new destination.
+    let assembly = export(&text, &["--binary", &program, "--format", "mca"]);
+    let written: Vec<&str> = lines(&assembly, "\t");
+    let expected = [
+        "mov %rax,%r25",
+        "add %rcx,%r16",
+        "add %rax,%rcx,%rdx",
+        "imul %rax,%rax",
+        "jmp 0x0000000000401000",
+    ];
+    assert_eq!(
+        written.iter().map(|line| line.trim()).collect::<Vec<_>>(),
+        expected
+    );
     for (condition, code) in [
         ("extension=APX_F<61%", 0),
         ("extension=APX_F<59%", 3),

@@ -72,6 +72,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<()> {
         ("hbbp-sys", "slopes"),
         ("hbbp-sys", "distinct_streams"),
         ("hbbp-analysis", "stages"),
+        ("hbbp-decode", "speed"),
     ] {
         let mut cargo = artifacts::cargo();
         cargo.args(["bench", "--package", package, "--bench", bench]);

@@ -1,6 +1,6 @@
 //! Instructions as text, in the syntax of the Intel manuals; targets of branches are named.
 
-use hbbp_decode::{Decoder, Extension, Modern};
+use hbbp_decode::{Decoder, Modern};
 use iced_x86::{
     Formatter as _, FormatterOutput, FormatterTextKind, Instruction, IntelFormatter, SymbolResolver,
     SymbolResult,
@@ -87,8 +87,7 @@ pub fn write_instruction(
     }
 }
 
-/// Writes an instruction of these bytes. The formatter has no names for the registers of APX, so bytes are shown instead of
-/// operands there.
+/// Writes an instruction of these bytes.
 fn write_decoded(
     formatter: &mut IntelFormatter,
     instruction: &Instruction,
@@ -96,22 +95,11 @@ fn write_decoded(
     bytes: &[u8],
     out: &mut dyn FormatterOutput,
 ) {
-    let Some(modern) = modern else {
+    // The formatter has no names for what iced-x86 does not know.
+    let is_written =
+        modern.is_some() && hbbp_decode::write(formatter, bytes, instruction.ip(), out).is_some();
+    if !is_written {
         formatter.format(instruction, out);
-        return;
-    };
-    let mut mnemonic = modern.mnemonic.map(str::to_lowercase).unwrap_or_default();
-    if mnemonic.is_empty() {
-        formatter.format_mnemonic(instruction, &mut mnemonic);
-    }
-    let blank = if mnemonic.len() < OPERANDS_AT { "" } else { " " };
-    out.write_mnemonic(instruction, &format!("{mnemonic:<OPERANDS_AT$}{blank}"));
-    match modern.extension {
-        Extension::ApxF => {
-            let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            out.write(&format!("{{{}}}", bytes.join(" ")), FormatterTextKind::Text);
-        }
-        Extension::Avx10_2 => formatter.format_all_operands(instruction, out),
     }
 }
 
@@ -182,8 +170,9 @@ mod tests {
             0x48, 0x8b, 0x47, 0x10, // mov rax, [rdi+0x10]
             0x06, // not valid in 64-bit code
             0xb8, 0x10, 0x10, 0, 0, // mov eax, 0x1010
-            0xd5, 0x18, 0x01, 0xc8, // add rax, r17
+            0xd5, 0x18, 0x01, 0xc8, // add r16, rcx
             0x62, 0xf5, 0x7d, 0x08, 0x58, 0xd1, // vaddbf16 xmm2, xmm0, xmm1
+            0xd5, 0, 0xa1, 0x14, 0x10, 0, 0, 0, 0, 0, 0, // jmpabs 0x1014
         ];
         let shown = disassembled(&module, ImageAddr(0x1000), &code, Demangle::On);
         let shown: Vec<_> = shown
@@ -196,8 +185,9 @@ mod tests {
             (0x1007, "mov     rax, [rdi+0x10]"),
             (0x100b, "(bad)"),
             (0x100c, "mov     eax, 0x1010"),
-            (0x1011, "add     {d5 18 01 c8}"),
+            (0x1011, "add     r16, rcx"),
             (0x1015, "vaddbf16 xmm2, xmm0, xmm1"),
+            (0x101b, "jmpabs  space::foo+4"),
         ];
         assert_eq!(shown, expected);
     }

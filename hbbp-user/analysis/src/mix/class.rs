@@ -82,16 +82,18 @@ impl Class {
     /// Sets what differs from the instruction that iced-x86 knows.
     fn become_modern(&mut self, modern: Modern) {
         self.extension = modern.extension.to_string();
-        if let Some(mnemonic) = modern.mnemonic.filter(|_| modern.has_new_destination) {
-            // The nearest one is a comparison, if it is in memory.
-            self.category = category(mnemonic);
+        let by_name = modern.mnemonic.map_or(Category::Other, category);
+        if by_name != Category::Other && by_flow(self.flow).is_none() {
+            // The nearest one is a comparison or a move, which have other categories.
+            self.category = by_name;
         }
         self.element = by_mnemonic(modern.mnemonic).unwrap_or(self.element);
         // No level has it (System V ABI, AMD64 supplement 1.0, table 3.1).
         self.level = NO_LEVEL;
         let operands = self.form.split_once(' ').map_or("", |(_, operands)| operands);
         let destination = operands.split(", ").find(|operand| operand.starts_with('R'));
-        let destination = destination.filter(|_| modern.has_new_destination);
+        let destination = destination.map_or_else(|| format!("R{}", self.width), str::to_owned);
+        let destination = modern.has_new_destination.then_some(destination.as_str());
         let mnemonic = modern
             .mnemonic
             .map_or_else(|| self.mnemonic.clone(), str::to_owned);

@@ -7,7 +7,7 @@
 
 use std::sync::OnceLock;
 
-use hbbp_decode::{Decoder, Modern};
+use hbbp_decode::Decoder;
 use iced_x86::Instruction as Decoded;
 
 use super::flow::{Flow, target};
@@ -58,7 +58,6 @@ pub(super) fn sweep(bytes: &[u8], bits: u32, start: ImageAddr, known: &[u32], fo
         decoder,
         start,
         decoded: Decoded::new(),
-        modern: None,
     };
     let mut sweeper = Sweeper {
         bytes,
@@ -255,7 +254,7 @@ impl Sweep {
     /// that jumps past a LOCK prefix on a uniprocessor machine. Returns the first boundary that does not.
     fn alias(&mut self, known: &[u32], next: u32, cursor: &mut Cursor<'_>) -> Option<u32> {
         let idx = u32::try_from(self.instructions.len()).ok()?;
-        let (whole, modern) = (cursor.decoded, cursor.modern);
+        let whole = cursor.decoded;
         let mut wrong = None;
         for &k in known.iter().take_while(|k| **k < next) {
             let ends_alike = cursor.decode(k).is_some_and(|len| k + u32::from(len) == next);
@@ -265,7 +264,11 @@ impl Sweep {
                 wrong = wrong.or(Some(k));
             }
         }
-        (cursor.decoded, cursor.modern) = (whole, modern);
+        // The cursor has the current instruction again.
+        let start = u32::try_from(whole.len())
+            .ok()
+            .and_then(|len| next.checked_sub(len))?;
+        cursor.decode(start)?;
         wrong
     }
 }
@@ -275,16 +278,14 @@ struct Cursor<'a> {
     decoder: Decoder<'a>,
     start: ImageAddr,
     decoded: Decoded,
-    /// Where the instruction differs from `decoded`.
-    modern: Option<Modern>,
 }
 
 impl Cursor<'_> {
     /// What the last decoded instruction is, in code of `bits` bits.
-    const fn shape(&self, bits: u32) -> Shape<'_> {
+    fn shape(&self, bits: u32) -> Shape<'_> {
         Shape {
             instruction: &self.decoded,
-            modern: self.modern,
+            modern: self.decoder.modern(),
             bits,
         }
     }
@@ -298,7 +299,6 @@ impl Cursor<'_> {
             self.decoder.go_to(position, ip).ok()?;
         }
         self.decoder.decode_out(&mut self.decoded);
-        self.modern = self.decoder.modern();
         if self.decoded.is_invalid() {
             None
         } else {

@@ -100,6 +100,70 @@ fn addresses_are_relative_to_the_end_of_the_instruction() {
 }
 
 #[test]
+fn new_extensions_are_known() {
+    let extension = |digits: &str| one(&hex(digits)).1.map(|modern| modern.extension.to_string());
+    for (digits, expected) in [
+        ("f20f38f8c1", "USER_MSR"),
+        ("c4e77bf8c144332211", "USER_MSR"),
+        ("c4e77af6c144332211", "MSR_IMM"),
+        ("0f388b01", "MOVRS"),
+        ("c4e27b4a0c11", "AMX_MOVRS"),
+        ("c4e561fdca", "AMX_FP8"),
+        ("c4e26148c1", "AMX_TF32"),
+        ("62f27d484aca", "AMX_AVX512"),
+        ("d51801c8", "APX_F"),
+        ("62f57d0858d1", "AVX10.2"),
+    ] {
+        assert_eq!(extension(digits).as_deref(), Some(expected), "{digits}");
+    }
+    // Of a register, with W, with another second source, and under a mask there are none.
+    for digits in [
+        "0f388bc1",
+        "c4e7fbf8c144332211",
+        "c4e773f8c144332211",
+        "62f27d494aca",
+    ] {
+        assert!(one(&hex(digits)).0.is_invalid(), "{digits}");
+    }
+}
+
+#[test]
+fn general_results_of_vectors_may_be_in_new_registers() {
+    // vcvttsd2si r26, xmm1; vpextrw r16d, xmm1, 1; vcvttss2usis r18d, xmm1.
+    for (digits, expected) in [
+        ("6261ff082cd1", "vcvttsd2si"),
+        ("62e17d08c5c101", "vpextrw"),
+        ("62e57e086cd1", "vcvttss2usis"),
+    ] {
+        let (instruction, modern) = one(&hex(digits));
+        assert_eq!(instruction.len(), digits.len() / 2, "{digits}");
+        assert_eq!(mnemonic(&instruction, modern), expected);
+    }
+}
+
+#[test]
+fn only_the_last_instruction_is_modern() {
+    // add rax, r17; mov eax, ecx, whose bytes also end the first one.
+    let bytes = hex("d51801c889c8");
+    let mut decoder = Decoder::try_with_ip(64, &bytes, IP).unwrap();
+    decoder.decode();
+    assert!(decoder.modern().is_some());
+    decoder.decode();
+    assert_eq!(decoder.modern(), None);
+    // The same end, from another start.
+    decoder.go_to(0, IP).unwrap();
+    decoder.decode();
+    decoder.go_to(2, IP + 2).unwrap();
+    assert_eq!((decoder.decode().len(), decoder.position()), (2, 4));
+    assert_eq!(decoder.modern(), None);
+    // Nothing follows the end.
+    let mut decoder = Decoder::try_with_ip(64, &bytes[..4], IP).unwrap();
+    decoder.decode();
+    assert!(decoder.decode().is_invalid());
+    assert_eq!(decoder.modern(), None);
+}
+
+#[test]
 fn other_code_knows_no_such_prefixes() {
     // AAD in 32-bit code, BOUND with memory.
     for bytes in [&[0xd5, 0x0a][..], &[0x62, 0x01]] {

@@ -14,6 +14,9 @@
 
 use std::collections::BTreeMap;
 
+use hbbp_decode::Modern;
+use iced_x86::{Instruction, Mnemonic};
+
 use super::super::sources::SeenBlocks;
 use super::{Dispersion, Replicate, Spread, Strata};
 use hbbp_code::blocks::{BlockId, BlockMap, Form};
@@ -122,7 +125,10 @@ fn left(sums: &[OfMnemonic], strata: &Strata, n_stacks: f64) -> f64 {
 
 /// For each block, the mnemonics of its instructions by number, and how many it has of each.
 fn mnemonics(map: &BlockMap, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
-    let of_form = |form: &Form| form.decoded().map_or(0, |decoded| decoded.mnemonic() as usize);
+    let of_form = |form: &Form| {
+        form.decoded()
+            .map_or(0, |decoded| number(&decoded, form.modern()))
+    };
     let of_forms: Vec<usize> = map.forms.iter().map(of_form).collect();
     let of_block = |id: &BlockId| {
         let mut of_block: BTreeMap<usize, f64> = BTreeMap::new();
@@ -138,8 +144,25 @@ fn mnemonics(map: &BlockMap, seen: &SeenBlocks) -> Vec<Vec<(usize, f64)>> {
     seen.ids.iter().map(of_block).collect()
 }
 
+/// The number of a mnemonic; those that iced-x86 does not know follow its own.
+fn number(decoded: &Instruction, modern: Option<Modern>) -> usize {
+    let Some(name) = modern.and_then(|modern| modern.mnemonic) else {
+        return decoded.mnemonic() as usize;
+    };
+    let is_named = |known: &Mnemonic| format!("{known:?}").eq_ignore_ascii_case(name);
+    Mnemonic::values().find(is_named).map_or_else(
+        || {
+            let position = hbbp_decode::mnemonics().position(|known| known == name);
+            Mnemonic::values().len() + position.unwrap_or_default()
+        },
+        |known| known as usize,
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use hbbp_decode::Decoder;
+
     use super::super::strata::Allocation;
     use super::*;
 
@@ -178,6 +201,32 @@ mod tests {
         near([400.0; 8], 1.0);
         // One alone cannot say that all are.
         near([1e6, 50.0, 50.0, 50.0, 50.0, 50.0, 50.0, 50.0], 0.36);
+    }
+
+    #[test]
+    fn mnemonics_of_apx_are_their_own() {
+        let number = |bytes: &[u8]| {
+            let mut decoder = Decoder::try_with_ip(64, bytes, 0).unwrap();
+            let decoded = decoder.decode();
+            number(&decoded, decoder.modern())
+        };
+        // add rbx, [rcx], 0x11 and shl rbx, [rcx], 0x11, which are rewritten to comparisons.
+        assert_eq!(
+            number(&[0x62, 0xf4, 0xe4, 0x18, 0x83, 0x01, 0x11]),
+            Mnemonic::Add as usize
+        );
+        assert_eq!(
+            number(&[0x62, 0xf4, 0xe4, 0x18, 0xc1, 0x21, 0x11]),
+            Mnemonic::Shl as usize
+        );
+        assert_eq!(number(&[0x48, 0x01, 0xc8]), Mnemonic::Add as usize);
+        // ccmpne and ctestne, which iced-x86 has no names for.
+        let (compare, test) = (
+            [0x62, 0xf4, 0x84, 0x05, 0x39, 0xc1],
+            [0x62, 0xf4, 0x84, 0x05, 0x85, 0xc1],
+        );
+        assert!(Mnemonic::values().len() <= number(&compare));
+        assert_ne!(number(&compare), number(&test));
     }
 
     #[test]

@@ -181,6 +181,9 @@ pub struct Counter {
     /// Time in ns that the hypervisor took although its CPU had work to do (steal time), in the same steps; `None`
     /// where that is unknown. No timer fires in it.
     pub steal: Option<u64>,
+    /// Time in ns that guests of this host took of its CPU, in the same steps; `None` if that is unknown. Their programs are
+    /// not sampled.
+    pub guest: Option<u64>,
     /// Samples that were due, where the period changed a little during the run; `None` if it did not, and they are
     /// the count divided by the period.
     pub due: Option<u64>,
@@ -225,6 +228,7 @@ impl Counter {
             runs: added(self.runs, before.runs),
             idle: added(self.idle, before.idle),
             steal: added(self.steal, before.steal),
+            guest: added(self.guest, before.guest),
             due: added(self.due, Some(before.due_at(period))),
         }
     }

@@ -75,7 +75,7 @@ pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write
         }
         let module = counted.module(block.site);
         let bits = module.map_or(64, |module| module.kind.bits());
-        let Ok(decoder) = Decoder::try_with_ip(bits, block.bytes, block.site.addr.0) else {
+        let Ok(mut decoder) = Decoder::try_with_ip(bits, block.bytes, block.site.addr.0) else {
             written.leave_out("executions of blocks that cannot be decoded", block.count);
             continue;
         };
@@ -88,9 +88,15 @@ pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write
             block.count
         )?;
         writeln!(out, "# LLVM-MCA-BEGIN b{n}")?;
-        for instruction in decoder {
+        while decoder.position() < block.bytes.len() {
+            let rest = block.bytes.get(decoder.position()..).unwrap_or(&[]);
+            let instruction = decoder.decode();
             let mut text = String::new();
-            formatter.format(&instruction, &mut text);
+            let is_written = decoder.modern().is_some()
+                && hbbp_decode::write(&mut formatter, rest, instruction.ip(), &mut text).is_some();
+            if !is_written {
+                formatter.format(&instruction, &mut text);
+            }
             writeln!(out, "\t{text}")?;
         }
         writeln!(out, "# LLVM-MCA-END b{n}")?;

@@ -104,6 +104,7 @@ pub(super) fn facts(
     if 0 < run.own_cpu {
         facts.push(("overhead", overhead_in_words(run)));
     }
+    facts.extend(guests_in_words(of_guests(run), of_all_cpus(run)).map(|guests| ("guests", guests)));
     facts
 }
 
@@ -237,9 +238,32 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
     }
 }
 
+/// The time of all CPUs during a run, in ns.
+pub(super) fn of_all_cpus(run: &Run) -> u64 {
+    run.duration.saturating_mul(u64::from(run.n_cpus))
+}
+
+/// Time in ns that guests of this host took, over all CPUs; 0 if the kernel does not report it.
+pub(super) fn of_guests(run: &Run) -> u64 {
+    // Each event has a counter of each CPU.
+    let of_event = |event: &Event| {
+        let guests = event.counters.iter().filter_map(|counter| counter.guest);
+        guests.fold(0, u64::saturating_add)
+    };
+    run.events.iter().map(of_event).max().unwrap_or(0)
+}
+
+/// The time that guests of this host took, and their share of that of all CPUs; `None` if they took none.
+pub(super) fn guests_in_words(guests: u64, machine: u64) -> Option<String> {
+    let of_machine = share(guests, machine).map_or_else(String::new, |share| {
+        format!(" ({} % of all CPUs)", percent(share.min(1.0)))
+    });
+    (0 < guests).then(|| format!("{} s of CPU time{of_machine}", seconds(guests, 2)))
+}
+
 /// CPU time and memory of the tool; CPU time also as a share of all CPUs during the run.
 fn overhead_in_words(run: &Run) -> String {
-    let machine = run.duration.saturating_mul(u64::from(run.n_cpus));
+    let machine = of_all_cpus(run);
     let of_machine = |time| match share(time, machine) {
         Some(share) => format!(" ({} % of all CPUs)", percent(share)),
         None => String::new(),
@@ -273,6 +297,8 @@ fn utc(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hbbp_model::snapshot::run::Counter;
+
     use super::*;
 
     #[test]
@@ -304,6 +330,35 @@ mod tests {
         ] {
             assert_eq!(model_in_short(model), short);
         }
+    }
+
+    #[test]
+    fn guests_are_a_fact_if_they_took_time() {
+        let run = |guest: u64| {
+            let counter = |cpu| Counter {
+                cpu: Some(cpu),
+                guest: Some(guest),
+                ..Counter::default()
+            };
+            let event = Event {
+                counters: (0..4).map(counter).collect(),
+                ..Event::default()
+            };
+            Run {
+                n_cpus: 4,
+                duration: 10_000_000_000,
+                // Each event has the times of the CPUs.
+                events: vec![event.clone(), event],
+                ..Run::default()
+            }
+        };
+        let fact = |run: &Run| guests_in_words(of_guests(run), of_all_cpus(run));
+        let shown = "1.80 s of CPU time (4.50 % of all CPUs)";
+        assert_eq!(fact(&run(450_000_000)).as_deref(), Some(shown));
+        assert_eq!(fact(&run(0)), None);
+        // Ticks may add up to more than the time.
+        let all = "48.00 s of CPU time (100.00 % of all CPUs)";
+        assert_eq!(fact(&run(12_000_000_000)).as_deref(), Some(all));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::classes::ClassJson;
 use super::completeness::{self, Missing};
+use super::header::of_guests;
 use super::loops::{LoopsJson, RunLoops};
 use super::measured::{Measured, Report};
 use super::over_time::OverTimeJson;
@@ -103,6 +104,9 @@ struct RunJson<'a> {
     own_cpu: u64,
     /// Bytes.
     own_memory: u64,
+    /// ns that guests of this host took; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guests: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetJson>,
 }
@@ -289,6 +293,7 @@ impl<'a> RunJson<'a> {
             duration: run.duration,
             kernel_text: KernelTextJson { source, path },
             own_cpu: run.own_cpu,
+            guests: Some(of_guests(run)).filter(|guests| 0 < *guests),
             own_memory: run.own_memory,
             budget: run.budget.map(|budget| BudgetJson {
                 share: f64::from(budget.share) / 1e6,

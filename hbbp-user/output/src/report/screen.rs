@@ -12,7 +12,7 @@ use std::io;
 
 use super::accounting::Accounting;
 use super::completeness::share;
-use super::header::facts_in_a_line;
+use super::header::{facts_in_a_line, guests_in_words, of_all_cpus, of_guests};
 use super::look::Role;
 use super::measured::Report;
 use super::number::{grouped, percent};
@@ -120,6 +120,8 @@ fn guests(report: &Report<'_>) -> String {
     };
     let guests = sum(|run| run.snapshot.losses.get(Loss::GuestSample));
     let all = sum(|run| run.accounting.reached).saturating_add(guests);
+    let time = sum(|run| of_guests(&run.snapshot.run));
+    let machine = sum(|run| of_all_cpus(&run.snapshot.run));
     match share(guests, all).filter(|_| 0 < guests) {
         Some(part) => format!(
             "{} of {} samples ({} %), in no figure",
@@ -127,7 +129,7 @@ fn guests(report: &Report<'_>) -> String {
             grouped(all),
             percent(part)
         ),
-        None => String::new(),
+        None => guests_in_words(time, machine).unwrap_or_default(),
     }
 }
 

@@ -117,8 +117,8 @@ fn modern(bytes: &[u8]) -> String {
 
 #[test]
 fn instructions_of_apx_and_avx10_have_their_own_classes() {
-    let cases: [(&[u8], &str); 8] = [
-        // add rax, r17
+    let cases: [(&[u8], &str); 11] = [
+        // add r16, rcx
         (
             &[0xd5, 0x18, 0x01, 0xc8],
             "ADD APX_F no level/arithmetic/none/int64/ADD R64, R64",
@@ -126,7 +126,7 @@ fn instructions_of_apx_and_avx10_have_their_own_classes() {
         // add rbx, [rcx], 0x11
         (
             &[0x62, 0xf4, 0xe4, 0x18, 0x83, 0x01, 0x11],
-            "ADD APX_F no level/arithmetic/read/int64/ADD M64, I64",
+            "ADD APX_F no level/arithmetic/read/int64/ADD R64, M64, I64",
         ),
         // {nf} add rbx, rcx, rax
         (
@@ -152,6 +152,21 @@ fn instructions_of_apx_and_avx10_have_their_own_classes() {
         (
             &[0x62, 0xf5, 0x7d, 0x08, 0x58, 0x11],
             "VADDBF16 AVX10.2 no level/arithmetic/read/bfloat16/VADDBF16 XMM, XMM, M128",
+        ),
+        // urdmsr rcx, 1
+        (
+            &[0xc4, 0xe7, 0x7b, 0xf8, 0xc1, 1, 0, 0, 0],
+            "URDMSR USER_MSR no level/system/none/int64/URDMSR R64, I64",
+        ),
+        // movrs eax, [rcx]
+        (
+            &[0x0f, 0x38, 0x8b, 0x01],
+            "MOVRS MOVRS no level/data transfer/read/int32/MOVRS R32, M32",
+        ),
+        // tilemovrow zmm1, tmm2, eax
+        (
+            &[0x62, 0xf2, 0x7d, 0x48, 0x4a, 0xca],
+            "TILEMOVROW AMX_AVX512 no level/matrix/none/int32/TILEMOVROW ZMM, ZMM",
         ),
         // jmpabs 0
         (

@@ -163,6 +163,7 @@ fn both(a: &Counter, b: &Counter, period: Period) -> Counter {
         runs: known(a.runs, b.runs),
         idle: known(a.idle, b.idle),
         steal: known(a.steal, b.steal),
+        guest: known(a.guest, b.guest),
         due: match period {
             Period::Fixed(period) => Some(a.due_at(period).saturating_add(b.due_at(period))),
             Period::Frequency(_) | Period::Between(..) => known(a.due, b.due),

@@ -110,6 +110,9 @@ struct CounterMessage {
     due: Option<u64>,
     #[prost(uint64, optional, tag = "8")]
     steal: Option<u64>,
+    /// Since version 3.9.
+    #[prost(uint64, optional, tag = "9")]
+    guest: Option<u64>,
 }
 
 /// The section `losses`: counts by the stable name of the loss.
@@ -240,6 +243,7 @@ impl From<&Event> for EventMessage {
             idle: c.idle,
             due: c.due,
             steal: c.steal,
+            guest: c.guest,
         });
         Self {
             name: event.name.clone(),
@@ -288,6 +292,7 @@ impl TryFrom<EventMessage> for Event {
             idle: c.idle,
             due: c.due,
             steal: c.steal,
+            guest: c.guest,
         });
         Ok(Self {
             name: message.name,
