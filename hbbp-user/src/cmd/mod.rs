@@ -9,6 +9,7 @@ pub mod child;
 mod closed_pipe;
 pub mod daemon;
 pub mod diff;
+mod environment;
 pub mod eval;
 pub mod export;
 mod host_facts;
