@@ -15,7 +15,7 @@ pub(super) const MAGIC: [u8; 8] = *b"HBBPSNAP";
 pub(super) const MAJOR: u16 = 3;
 
 /// Raised where sections or fields are added that an older reader may skip.
-const MINOR: u16 = 8;
+const MINOR: u16 = 9;
 
 /// Length of the header of a section in bytes.
 const HEADER: usize = 8 + 4 + 8 + 8 + 4 + 4;
