@@ -37,6 +37,7 @@ mod source_text;
 mod static_image;
 mod text_file;
 pub mod top;
+mod units;
 mod worker;
 
 use std::io::{self, IsTerminal as _, Write};
