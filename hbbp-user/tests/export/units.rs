@@ -116,9 +116,9 @@ fn every_report_names_time() {
         &["report", &clock, "--format", "csv", "--view", "loops"],
         &["report", &clock, "--by", "mnemonic"],
         &["report", &clock, "--details"],
-        &["diff", &clock, &half, "--all", "--format", "csv"],
+        &["diff", &clock, &half, "--top", "all", "--format", "csv"],
         &["diff", &clock, &half, "--format", "json"],
-        &["annotate", &clock, "--format", "json"],
+        &["annotate", &clock, "spin_wait", "--format", "json"],
     ] {
         let text = String::from_utf8(said(words).unwrap()).unwrap();
         let is_named = ["time_weighted_samples", "time-weighted samples"]

@@ -42,10 +42,7 @@ pub fn write_firefox(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write)
         written.add(FOR_ALL, count);
         let weight = i32::try_from(count / divisor).unwrap_or(i32::MAX);
         let said = u64::try_from(weight).unwrap_or(0).saturating_mul(divisor);
-        written.leave_out(
-            "lost by division to 32 bits",
-            count.saturating_sub(said),
-        );
+        written.leave_out("lost by division to 32 bits", count.saturating_sub(said));
         if 0 < weight {
             builder.add(&names, *process, key, weight);
         }

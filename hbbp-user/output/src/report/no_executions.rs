@@ -111,7 +111,11 @@ mod tests {
             said(Unit::TimeWeightedSamples, "").unwrap(),
             "figures are samples of cpu-clock: they show where time went, not how often instructions ran; look it up"
         );
-        assert!(said(Unit::EventWeightedSamples, "").unwrap().contains("weighted by this event"));
+        assert!(
+            said(Unit::EventWeightedSamples, "")
+                .unwrap()
+                .contains("weighted by this event")
+        );
         assert_eq!(said(Unit::Executions, why), None);
         assert_eq!(said(Unit::RelativeExecutions, ""), None);
     }

@@ -80,7 +80,10 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts
 fn without_executions(facts: &Facts, width: usize) -> Vec<Line<'static>> {
     let sentence = facts.without_executions.as_deref();
     let lines = sentence.map_or_else(Vec::new, |sentence| entry_lines("", sentence, width));
-    lines.into_iter().map(|line| Line::styled(line, Style::new().bold())).collect()
+    lines
+        .into_iter()
+        .map(|line| Line::styled(line, Style::new().bold()))
+        .collect()
 }
 
 fn head(facts: &Facts, screen: &Screen, width: usize) -> Vec<Line<'static>> {
