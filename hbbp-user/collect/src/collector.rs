@@ -272,6 +272,11 @@ impl Collector {
         self.counted.stacks.is_some()
     }
 
+    /// Whether a sampled event counts executions, rather than time.
+    pub fn counts_executions(&self) -> bool {
+        self.counters.has_executions()
+    }
+
     /// Whether the samples of the event with this number carry branch stacks.
     pub fn has_stack(&self, number: u32) -> bool {
         self.counters.has_stack(number)

@@ -200,6 +200,11 @@ impl Counters {
         event.is_some_and(Sampled::has_stack)
     }
 
+    /// Whether a sampled event counts executions, rather than time.
+    pub(super) fn has_executions(&self) -> bool {
+        self.events.iter().any(Sampled::counts_executions)
+    }
+
     /// What the samples with branch stacks brought so far.
     pub(super) fn stacks_seen(&self, cpus: &Cpus) -> StacksSeen {
         let numbers = self.events.iter().zip(0usize..);

@@ -31,6 +31,7 @@ Lines for scripts:
   S START END COUNT             stream: addresses of its first and last instruction
   B FROM TO COUNT MISPREDICTED  branch; a target in another module is BUILDID:ADDRESS
   ADDRESS EXECUTIONS            count of an instruction
+  # unit UNIT                   head of counts that are not executions, such as time
   # discarded REASON COUNT      trailer: counts that are in no other line
 
 Addresses are ELF addresses (for the kernel, runtime addresses) in hexadecimal without 0x;
@@ -85,9 +86,9 @@ enum FormatArg {
     Autofdo,
     /// The same sample profile in LLVM's extensible binary form.
     Extbinary,
-    /// Lines `ring;module;function;category executions`, for flame graphs.
+    /// Lines `ring;module;function;category executions`, for flame graphs; time has its unit as the outermost frame.
     Collapsed,
-    /// For KCachegrind and callgrind_annotate, by instruction and source line.
+    /// For KCachegrind and callgrind_annotate, by instruction and source line; event Ir for executions, Time for time.
     Callgrind,
     /// Gzipped protobuf for pprof; labels ring, category, extension, mnemonic and process.
     Pprof,
@@ -97,7 +98,7 @@ enum FormatArg {
     Parquet,
     /// The same table as an Arrow IPC file.
     Arrow,
-    /// Basic blocks as CSV: bytes in hexadecimal, executions, cycles (BHive, uiCA).
+    /// Basic blocks as CSV: bytes in hexadecimal, executions (or what the column is named for), cycles (BHive, uiCA).
     Blocks,
     /// The heaviest basic blocks as assembly, for llvm-mca.
     Mca,

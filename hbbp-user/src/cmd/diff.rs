@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
 use super::pager::{Paging, paged};
+use super::report::check_one_unit_of;
 use super::runs::read_runs;
 use hbbp_analysis::diff::{Condition, Diff, Gate, Measure, Modules, Per, Side, Work, diff};
 use hbbp_analysis::mix::{Dimension, Estimated, Mix, Query, sum};
@@ -170,6 +171,8 @@ fn estimated_modules(profiles: &[Profile<'_>; 2]) -> [Modules; 2] {
 
 /// Refuses profiles whose figures cannot be compared.
 fn check_units([a, b]: &[Profile<'_>; 2]) -> anyhow::Result<()> {
+    check_one_unit_of(a.runs).context("profile A")?;
+    check_one_unit_of(b.runs).context("profile B")?;
     let (Some(a), Some(b)) = (a.unit(), b.unit()) else {
         bail!("a profile holds no run");
     };

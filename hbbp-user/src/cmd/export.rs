@@ -13,6 +13,7 @@ use anyhow::{Context as _, bail};
 use super::import::ImportOptions;
 use super::input::open_recording;
 use super::runs::{read_profile, read_runs};
+use super::units::check_one_unit;
 use hbbp_estimate::Unit;
 use hbbp_import::perf_data::PerfData;
 use hbbp_import::{EntryText, Format, ImportError, RecordedEvent, entries};
@@ -91,6 +92,7 @@ fn write_profile(
     let rule = super::rule::read(&options.rule)?;
     let runs = read_runs(&options.input)?;
     let runs: Vec<Counted<'_>> = runs.iter().map(|run| Counted::new(run, &rule)).collect();
+    check_one_unit(runs.iter().map(|run| (&run.snapshot.run, &run.counts.assignment)))?;
     let (image, output) = (options.image.as_deref(), options.output.as_deref());
     let mut named = options.input.places.binaries.clone();
     if let KernelPlace::Vmlinux(image) = &options.input.kernel {
@@ -101,7 +103,6 @@ fn write_profile(
         ExportFormat::Image(format) => images::export_images(&runs, format, image, &named, output, out)?,
         ExportFormat::Whole(format) => whole::export_whole(&runs, format, image, &named, output, out)?,
     };
-    // The runs of a profile have one unit.
     match runs.first().map(|run| run.counts.assignment.unit) {
         None | Some(Unit::Executions | Unit::RelativeExecutions) => {}
         Some(unit) => warnings.push(format!(

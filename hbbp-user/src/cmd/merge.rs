@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 
 use super::profile_output::open_output;
-use super::report::unit_of;
+use super::report::assignment_of;
 use super::runs::read_saved;
+use super::units::check_one_unit;
+use hbbp_estimate::EventAssignment;
 use hbbp_model::segments::TimeRange;
 use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::file::Compression;
@@ -45,22 +47,10 @@ pub(crate) fn merge(options: &MergeOptions, out: &mut dyn Write) -> anyhow::Resu
 
 /// Refuses runs whose figures have no sum.
 fn check_units(runs: &[Snapshot]) -> anyhow::Result<()> {
-    let Some((first, others)) = runs.split_first() else {
+    if runs.is_empty() {
         bail!("no profiles to merge");
-    };
-    let rule = super::rule::read("paper")?;
-    let unit = unit_of(first, &rule);
-    for other in others {
-        let found = unit_of(other, &rule);
-        if found != unit {
-            bail!(
-                "runs of different units have no sum: {} has {}, {} has {}; merge only runs of one unit",
-                first.run.host,
-                unit.noun(),
-                other.run.host,
-                found.noun()
-            );
-        }
     }
-    Ok(())
+    let rule = super::rule::read("paper")?;
+    let assignments: Vec<EventAssignment> = runs.iter().map(|run| assignment_of(run, &rule)).collect();
+    check_one_unit(runs.iter().map(|run| &run.run).zip(&assignments))
 }

@@ -9,6 +9,7 @@ pub mod child;
 mod closed_pipe;
 pub mod daemon;
 pub mod diff;
+mod environment;
 pub mod eval;
 pub mod export;
 mod host_facts;
@@ -36,6 +37,7 @@ mod source_text;
 mod static_image;
 mod text_file;
 pub mod top;
+mod units;
 mod worker;
 
 use std::io::{self, IsTerminal as _, Write};

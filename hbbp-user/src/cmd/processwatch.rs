@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 
 use super::closed_pipe::{Reader, reader_after};
 use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
+use crate::advice::words;
 use hbbp_analysis::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
 use hbbp_code::blocks::DecodedText;
 use hbbp_collect::choice::Choice;
@@ -102,6 +103,7 @@ pub(crate) fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Resu
         layout: options.layout,
         columns: &shown,
         width: options.width,
+        wording: words,
     };
     let reader = reader_after(watch.begin(out)).context(NOT_WRITTEN)?;
     if reader == Reader::Gone {
@@ -112,8 +114,10 @@ pub(crate) fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Resu
     let intervals = Intervals::open(&record_options(options), options.interval)?;
     for (number, snapshot) in (0..options.times.unwrap_or(u32::MAX)).zip(intervals) {
         let snapshot = snapshot?;
-        let mix = Estimated::next(&snapshot, &rule, &mut decoded).mix(&query, &SourceLocations::new());
-        let reader = reader_after(watch.interval(number, &mix, out)).context(NOT_WRITTEN)?;
+        let estimated = Estimated::next(&snapshot, &rule, &mut decoded);
+        let mix = estimated.mix(&query, &SourceLocations::new());
+        let written = watch.interval(number, &estimated, &mix, out);
+        let reader = reader_after(written).context(NOT_WRITTEN)?;
         if reader == Reader::Gone {
             break;
         }

@@ -14,11 +14,12 @@ use anyhow::{Context, bail};
 use super::diff::comparison;
 use super::pager::{Paging, paged};
 use super::text_file::read_text;
+use super::units::check_one_unit;
 use crate::advice::words;
 pub use checks::WrongUse;
 use hbbp_analysis::mix::{Analysis, Estimated, Mix, Outcome, Taxonomy, Verdict, sum};
 use hbbp_estimate::stages::Stage;
-use hbbp_estimate::{Rule, Unit};
+use hbbp_estimate::{EventAssignment, Rule};
 use hbbp_model::snapshot::Snapshot;
 use hbbp_output::report::{Format, Miss, Report, Table, quality};
 pub use options::{Extent, ReportOptions};
@@ -91,6 +92,7 @@ pub fn print_runs(
     check_one_run(runs, options.format)?;
     let rule = super::rule::read(&options.rule)?;
     let profile = Profile::new(runs, &rule, options);
+    check_one_unit_of(&profile.estimated)?;
     let tables = options.tables();
     let over_time = profile.over_time(options)?;
     let other = options.compare.as_ref();
@@ -175,13 +177,21 @@ fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> a
     written.context("failed to write the report")
 }
 
-/// The unit of the figures of a run.
-pub(super) fn unit_of(run: &Snapshot, rule: &Rule) -> Unit {
+/// Refuses a sum of runs that have none.
+pub(super) fn check_one_unit_of(runs: &[Estimated<'_>]) -> anyhow::Result<()> {
+    check_one_unit(
+        runs.iter()
+            .map(|run| (&run.snapshot().run, &run.counts().assignment)),
+    )
+}
+
+/// The events that the figures of a run are made of, and their unit.
+pub(super) fn assignment_of(run: &Snapshot, rule: &Rule) -> EventAssignment {
     let rule = Rule {
         stages: rule.stages.without(Stage::Landing).without(Stage::Balance),
         ..rule.clone()
     };
-    Estimated::new(run, &rule).counts().assignment.unit
+    Estimated::new(run, &rule).counts().assignment.clone()
 }
 
 /// A run with more notes.

@@ -19,6 +19,7 @@ use ratatui::crossterm::event::Event;
 use super::closed_pipe::{Reader, reader_after};
 use super::keyboard::{Heard, Keyboard};
 use super::record::{Intervals, RecordOptions};
+use crate::advice::words;
 use hbbp_analysis::mix::Estimated;
 use hbbp_code::blocks::DecodedText;
 use hbbp_estimate::Rule;
@@ -67,12 +68,17 @@ pub(crate) fn top(options: &TopOptions, out: &mut dyn Write) -> anyhow::Result<(
 fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> anyhow::Result<()> {
     let intervals = Intervals::open(&options.record, options.interval)?;
     let mut decoded = DecodedText::default();
-    for snapshot in intervals.take(options.times.unwrap_or(usize::MAX)) {
+    for (nth, snapshot) in (0..options.times.unwrap_or(usize::MAX)).zip(intervals) {
         let snapshot = snapshot?;
         let estimated = Estimated::next(&snapshot, rule, &mut decoded);
-        let figures = Figures::new(&estimated, options.look.demangle);
+        let figures = Figures::new(&estimated, options.look.demangle, words);
         let table = figures.table(options.screen.tab, options.screen.rings);
-        let written = write_plain(&figures.facts(), &table, top, options.look.width, out);
+        let mut facts = figures.facts();
+        if 0 < nth {
+            // Once is enough.
+            facts.without_executions = None;
+        }
+        let written = write_plain(&facts, &table, top, options.look.width, out);
         let reader = reader_after(written).context("failed to write an interval")?;
         if reader == Reader::Gone {
             break;
@@ -186,7 +192,7 @@ impl Shown<'_> {
         let mut next = self.wait(profiles, terminal, None)?;
         while let Some(snapshot) = next {
             let estimated = Estimated::next(&snapshot, rule, &mut decoded);
-            let figures = Figures::new(&estimated, self.options.look.demangle);
+            let figures = Figures::new(&estimated, self.options.look.demangle, words);
             next = self.wait(profiles, terminal, Some(&figures))?;
             self.keep(snapshot);
         }

@@ -35,7 +35,8 @@ struct Columns {
     class: ClassColumns,
     bytes: BinaryBuilder,
     method: Words,
-    executions: Float64Builder,
+    amount: Float64Builder,
+    unit: Words,
     samples: UInt64Builder,
 }
 
@@ -115,7 +116,7 @@ fn table(counted: &Counted<'_>, only: Only<'_>) -> io::Result<(RecordBatch, Writ
         columns.add(counted, &names, &row, 0.0, hits)?;
     }
     written.add(
-        "executions of instructions",
+        "for all instructions",
         counted.whole(&[executions]).first().copied().unwrap_or(0),
     );
     Ok((columns.finish().map_err(io::Error::other)?, written))
@@ -138,13 +139,13 @@ impl Columns {
         counted: &Counted<'_>,
         names: &Names<'_>,
         row: &Row<'_>,
-        executions: f64,
+        amount: f64,
         samples: u64,
     ) -> io::Result<()> {
         let (comm, pid) = names.process(row.process);
         let id = build_id(counted.snapshot, row.site.module).unwrap_or_default();
         let function = names.function(row.site);
-        let words: [(&mut Words, &str); 9] = [
+        let words: [(&mut Words, &str); 10] = [
             (&mut self.ring, &row.ring),
             (&mut self.module, names.module(row.site)),
             (&mut self.build_id, &id),
@@ -154,6 +155,7 @@ impl Columns {
             (&mut self.class.extension, &row.class.extension),
             (&mut self.class.category, &row.class.category),
             (&mut self.method, row.method),
+            (&mut self.unit, counted.counts.assignment.unit.id()),
         ];
         for (column, word) in words {
             column.append(word).map_err(io::Error::other)?;
@@ -161,13 +163,13 @@ impl Columns {
         self.address.append_value(row.site.addr.0);
         self.pid.append_value(pid);
         self.bytes.append_value(row.bytes);
-        self.executions.append_value(executions);
+        self.amount.append_value(amount);
         self.samples.append_value(samples);
         Ok(())
     }
 
     fn finish(mut self) -> Result<RecordBatch, ArrowError> {
-        let columns: [(&str, &mut dyn ArrayBuilder); 14] = [
+        let columns: [(&str, &mut dyn ArrayBuilder); 15] = [
             ("ring", &mut self.ring),
             ("module", &mut self.module),
             ("build_id", &mut self.build_id),
@@ -180,7 +182,8 @@ impl Columns {
             ("category", &mut self.class.category),
             ("bytes", &mut self.bytes),
             ("method", &mut self.method),
-            ("executions", &mut self.executions),
+            ("amount", &mut self.amount),
+            ("unit", &mut self.unit),
             ("samples", &mut self.samples),
         ];
         let arrays: Vec<(&str, ArrayRef)> = columns

@@ -238,6 +238,7 @@ fn measured_by(event: Event) -> Snapshot {
             kernel_text: KernelTextSource::Probe,
             notes: Vec::new(),
             unmeasured: Default::default(),
+            without_executions: String::new(),
             own_cpu: 3_000_000,
             own_memory: 24_500_000,
             own_sampling: 0,

@@ -141,6 +141,7 @@ fn run(n_events: usize) -> impl Strategy<Value = Run> {
                 events,
                 classes,
                 kernel_text,
+                without_executions: notes.concat(),
                 unmeasured: notes.iter().map(|note| (note.clone(), numbers.2)).collect(),
                 notes,
                 own_cpu: numbers.3,

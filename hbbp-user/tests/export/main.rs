@@ -17,6 +17,7 @@ mod profgen;
 mod program;
 mod step;
 mod tool;
+mod units;
 mod viewers;
 
 use hbbp_testing::{missing, skip};

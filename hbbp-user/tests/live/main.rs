@@ -17,6 +17,7 @@ mod collect;
 mod daemon;
 mod ends;
 mod failures;
+mod first_line;
 mod intervals;
 mod lines;
 mod load;

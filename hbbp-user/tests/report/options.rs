@@ -7,7 +7,8 @@ use clap::{Command, CommandFactory as _};
 use hbbp_user::cli::Cli;
 
 /// Options of `perf record`, `perf script` and valgrind that messages about recordings and references name, and of those that read exports.
-const OF_OTHERS: [&str; 9] = [
+const OF_OTHERS: [&str; 10] = [
+    "performance-monitoring-unit",
     "call-graph",
     "show-mmap-events",
     "threads",

@@ -58,6 +58,10 @@ impl Sampled {
         self.source.request.stack.is_some()
     }
 
+    pub(super) const fn counts_executions(&self) -> bool {
+        self.source.unit.counts_executions()
+    }
+
     pub(super) const fn ring(&self) -> Option<Ring> {
         self.source.request.ring
     }

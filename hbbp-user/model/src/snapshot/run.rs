@@ -34,6 +34,9 @@ pub struct Run {
     pub kernel_text: KernelTextSource,
     /// Sentences that a reader of this run must know, such as why there are no branch stacks.
     pub notes: Vec<String>,
+    /// Why no executions could be sampled, and what could: a clause. Empty if they were, if another event was requested, and
+    /// if nothing is known of it.
+    pub without_executions: String,
     /// The time that was not measured, in ns, according to a note; [`Self::WHOLE`] if the whole run is affected.
     pub unmeasured: BTreeMap<String, u64>,
     /// CPU time of the tool's user half from its start until the profile was complete, in ns: loading the programs,

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::counted::Executed;
-use super::image::{Image, ImageRun, Written};
+use super::image::{FOR_ALL, Image, ImageRun, Written};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::{Frame, Frames, Linked, NameIdx, SourceFrames};
@@ -96,7 +96,7 @@ pub fn sample_profile(image: &Image<'_>, frames: &SourceFrames) -> SampleProfile
         match stack.and_then(|stack| locations.get_mut(stack.0 as usize)) {
             Some(location) => {
                 location.get_or_insert_default().add(count, *len);
-                profile.written.add("executions of instructions", count);
+                profile.written.add(FOR_ALL, count);
             }
             None => profile.written.leave_out(NO_FRAMES, count),
         }
@@ -144,8 +144,8 @@ impl ImageRun<'_> {
     }
 }
 
-/// Executions without a line.
-const NO_FRAMES: &str = "executions of instructions without debug information";
+/// Amounts without a line.
+const NO_FRAMES: &str = "of instructions without debug information";
 
 impl SampleProfile {
     fn add_location(&mut self, frames: &SourceFrames, stack: &[Frame], executions: Executions) {

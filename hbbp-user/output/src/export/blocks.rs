@@ -1,10 +1,11 @@
 //! Basic blocks of both rings by weight, for analysers of machine code.
 //!
 //! ```text
-//! hex,executions,cycles,ring,module,address        blocks: the first column is a block of the BHive data set and of uiCA
+//! hex,UNIT,cycles,ring,module,address,unit         blocks: the first column is a block of the BHive data set and of uiCA
 //! # LLVM-MCA-BEGIN name .. # LLVM-MCA-END           mca: assembly in AT&T syntax for llvm-mca, heaviest block first
 //! ```
 //!
+//! The second column is named for the unit of its numbers, which is in the last column as well.
 //! Cycles are those of one execution, from the processor's cycle counts of streams that cover exactly this block; empty
 //! where none was recorded. Bytes are the executed ones, the branch at the end included.
 
@@ -40,7 +41,8 @@ pub fn write_blocks(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) 
     let names = Names::new(counted);
     let cycles = cycles(counted);
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(["hex", "executions", "cycles", "ring", "module", "address"])?;
+    let unit = counted.counts.assignment.unit.id();
+    csv.write_record(["hex", unit, "cycles", "ring", "module", "address", "unit"])?;
     for Block {
         count,
         block,
@@ -48,7 +50,7 @@ pub fn write_blocks(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) 
         bytes,
     } in heaviest(counted, only)
     {
-        written.add("executions of blocks", count);
+        written.add("for all blocks", count);
         let cycles = cycles.get(&block.block).map(|(cycles, hits)| cycles / hits);
         csv.write_record([
             hex(bytes),
@@ -57,6 +59,7 @@ pub fn write_blocks(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) 
             block.ring.to_string(),
             csv_name(names.module(site)),
             format!("{:x}", site.addr.0),
+            unit.to_owned(),
         ])?;
     }
     csv.flush()?;
@@ -67,23 +70,24 @@ pub fn write_blocks(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) 
 pub fn write_assembly(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written::default();
     let mut formatter = GasFormatter::new();
+    let noun = counted.noun();
     let names = Names::new(counted);
     for (block, n) in heaviest(counted, only).into_iter().zip(0..) {
         if MOST_IN_ASSEMBLY <= n {
-            written.leave_out("executions of blocks beyond the heaviest 10,000", block.count);
+            written.leave_out("of blocks beyond the heaviest 10,000", block.count);
             continue;
         }
         let module = counted.module(block.site);
         let bits = module.map_or(64, |module| module.kind.bits());
         let Ok(mut decoder) = Decoder::try_with_ip(bits, block.bytes, block.site.addr.0) else {
-            written.leave_out("executions of blocks that cannot be decoded", block.count);
+            written.leave_out("of blocks that cannot be decoded", block.count);
             continue;
         };
-        written.add("executions of blocks", block.count);
+        written.add("for all blocks", block.count);
         let (function, addr) = (names.function(block.site), block.site.addr.0);
         writeln!(
             out,
-            "# {}: {function} at {addr:x}, {} executions",
+            "# {}: {function} at {addr:x}, {} {noun}",
             names.module(block.site),
             block.count
         )?;

@@ -4,7 +4,7 @@
 //! ```text
 //! ob=object
 //! fl=file  fn=function
-//! address line executions samples
+//! address line amount samples
 //! fi=file                          lines of another file, inlined
 //! ```
 
@@ -12,15 +12,25 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::counted::{Counted, Only, is_in};
-use super::image::Written;
+use super::image::{FOR_ALL, Written};
 use super::names::Names;
 use hbbp_code::locate::Site;
+use hbbp_estimate::Unit;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::{ModuleIdx, SourceLocations};
 
 /// What callgrind writes for an unknown file.
 const UNKNOWN: &str = "???";
+
+/// The event of the amounts: `Ir` is callgrind's own name for executions, which time is not.
+const fn event(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Executions | Unit::RelativeExecutions => "Ir",
+        Unit::TimeWeightedSamples => "Time",
+        Unit::EventWeightedSamples => "Weight",
+    }
+}
 
 /// Costs of the instructions of a function, by address.
 type Costs = BTreeMap<ImageAddr, (u64, u64)>;
@@ -35,12 +45,13 @@ pub fn write_callgrind(
     let mut written = Written::default();
     let functions = functions(counted, only, &mut written);
     let total = |kind: &str| written.sums.get(kind).copied().unwrap_or(0);
+    let (event, noun) = (event(counted.counts.assignment.unit), counted.noun());
     writeln!(out, "# callgrind format\nversion: 1\ncreator: hbbp-sys")?;
     writeln!(
         out,
-        "positions: instr line\nevent: Ir : Executions\nevent: Smp : Samples\nevents: Ir Smp"
+        "positions: instr line\nevent: {event} : {noun}\nevent: Smp : Samples\nevents: {event} Smp"
     )?;
-    writeln!(out, "summary: {} {}", total(EXECUTIONS), total(SAMPLES))?;
+    writeln!(out, "summary: {} {}", total(FOR_ALL), total(SAMPLES))?;
     let names = Names::new(counted);
     let mut object = None;
     for ((module, function), costs) in &functions {
@@ -61,7 +72,6 @@ pub fn write_callgrind(
     Ok(written)
 }
 
-const EXECUTIONS: &str = "executions of instructions";
 const SAMPLES: &str = "samples";
 
 fn functions(
@@ -86,7 +96,7 @@ fn functions(
     let names = Names::new(counted);
     let mut functions: BTreeMap<(ModuleIdx, String), Costs> = BTreeMap::new();
     for ((site, (_, samples)), count) in amounts.iter().zip(counted.whole(&executions)) {
-        written.add(EXECUTIONS, count);
+        written.add(FOR_ALL, count);
         written.add(SAMPLES, *samples);
         let function = functions.entry((site.module, names.function(*site))).or_default();
         function.insert(site.addr, (count, *samples));

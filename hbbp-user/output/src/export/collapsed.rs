@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::counted::{Counted, Only, WholeNumbers};
-use super::image::Written;
+use super::image::{FOR_ALL, Written};
 use super::names::Names;
 
 /// Writes the executions of all runs of a profile, or of some modules of each.
@@ -16,9 +16,12 @@ pub fn write_collapsed(
     numbers: WholeNumbers,
     out: &mut dyn Write,
 ) -> io::Result<Written> {
-    let mut amounts: BTreeMap<[String; 4], f64> = BTreeMap::new();
+    let mut amounts: BTreeMap<Vec<String>, f64> = BTreeMap::new();
     for (counted, only) in runs {
         let mut names = Names::new(counted);
+        let unit = counted.counts.assignment.unit;
+        // Lines have nothing but frames: the outermost one says that these are not executions.
+        let root = unit.is_samples().then(|| format!("[{}]", unit.noun()));
         for executed in counted.executed_in(*only) {
             let class = names.class(&executed);
             let frames = [
@@ -27,13 +30,14 @@ pub fn write_collapsed(
                 &names.function(executed.site),
                 &class.category,
             ];
-            *amounts.entry(frames.map(frame)).or_default() += executed.executions;
+            let frames = root.iter().cloned().chain(frames.map(frame)).collect();
+            *amounts.entry(frames).or_default() += executed.executions;
         }
     }
     let mut written = Written::default();
     let executions: Vec<f64> = amounts.values().copied().collect();
     for (frames, count) in amounts.keys().zip(numbers.of(&executions)) {
-        written.add("executions of instructions", count);
+        written.add(FOR_ALL, count);
         if 0 < count {
             writeln!(out, "{} {count}", frames.join(";"))?;
         }

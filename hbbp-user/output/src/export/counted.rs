@@ -132,6 +132,11 @@ impl<'a> Counted<'a> {
         WholeNumbers::new(std::slice::from_ref(self), Scale::Executions).of(amounts)
     }
 
+    /// What the whole numbers of amounts are, for people.
+    pub(crate) fn noun(&self) -> &'static str {
+        WholeNumbers::new(std::slice::from_ref(self), Scale::Executions).noun
+    }
+
     /// Samples and streams of the events that serve which are in no block: their number and a sentence that follows it.
     pub fn left_out(&self) -> Vec<(u64, &'static str)> {
         let (located, outcome) = (&self.located, &self.counts.outcome);

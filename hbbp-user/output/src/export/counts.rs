@@ -1,4 +1,4 @@
-//! `address executions`: how often each instruction was executed.
+//! `address executions`: how often each instruction was executed; a first line `# unit UNIT` where numbers are not executions.
 //!
 //! From branch stacks, the count is the number of recorded streams that cover the instruction, not scaled: at a constant
 //! period, estimated executions are a constant multiple of it.
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use super::Lines;
 use hbbp_code::blocks::{BlockMap, blocks};
 use hbbp_code::locate::{Located, locate};
-use hbbp_estimate::{BlockCount, Method, Rule, Stream, estimate, execution_counts, judge};
+use hbbp_estimate::{BlockCount, Method, Rule, Stream, Unit, estimate, execution_counts, judge};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{ProcessIdx, Snapshot};
 
@@ -102,6 +102,8 @@ fn estimated(
 ) -> CountLines {
     let mut lines = Lines::new();
     let counts = estimate(snapshot, located, map, rule);
+    let unit = counts.assignment.unit;
+    lines.unit = (unit != Unit::Executions).then(|| unit.id());
     for block in &counts.blocks {
         let count = executions(block);
         let Some(text) = map.text(block.block.text).filter(|_| 0.0 < count) else {

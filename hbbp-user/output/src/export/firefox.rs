@@ -13,7 +13,7 @@ use fxprof_processed_profile::{
 };
 
 use super::counted::{Counted, Only};
-use super::image::Written;
+use super::image::{FOR_ALL, Written};
 use super::names::Names;
 use hbbp_model::snapshot::ProcessIdx;
 
@@ -39,13 +39,10 @@ pub fn write_firefox(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write)
     let divisor = divisor(&counts);
     let mut builder = Builder::new(counted);
     for (((process, key), _), count) in amounts.iter().zip(counts) {
-        written.add("executions of instructions", count);
+        written.add(FOR_ALL, count);
         let weight = i32::try_from(count / divisor).unwrap_or(i32::MAX);
         let said = u64::try_from(weight).unwrap_or(0).saturating_mul(divisor);
-        written.leave_out(
-            "executions that division to 32 bits left",
-            count.saturating_sub(said),
-        );
+        written.leave_out("lost by division to 32 bits", count.saturating_sub(said));
         if 0 < weight {
             builder.add(&names, *process, key, weight);
         }

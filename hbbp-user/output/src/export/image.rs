@@ -41,6 +41,9 @@ pub struct Written {
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
+/// The kind of line of amounts of instructions, whatever their unit.
+pub(super) const FOR_ALL: &str = "for all instructions";
+
 impl Written {
     /// Adds to the sum of a kind of line.
     pub fn add(&mut self, kind: &'static str, n: u64) {

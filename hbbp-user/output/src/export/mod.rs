@@ -15,6 +15,7 @@
 //! B from to count mispredicted          branch; in another module the target is buildid:address; `unknown` instead of
 //!                                       the number where the branch records did not have it, as in live profiles
 //! address executions                    instruction (no letter)
+//! # unit UNIT                           head of counts that are not executions: the unit of the report
 //! # discarded REASON COUNT              trailer: counts that are in no other line
 //! ```
 //!
@@ -64,6 +65,8 @@ pub enum StreamFilter {
 struct Lines<K, V> {
     by_module: BTreeMap<ModuleIdx, BTreeMap<K, V>>,
     discarded: BTreeMap<&'static str, u64>,
+    /// Stable name of the unit of the counts, where they are neither recorded nor executions.
+    unit: Option<&'static str>,
 }
 
 impl<K: Ord, V: Default> Lines<K, V> {
@@ -71,6 +74,7 @@ impl<K: Ord, V: Default> Lines<K, V> {
         Self {
             by_module: BTreeMap::new(),
             discarded: BTreeMap::new(),
+            unit: None,
         }
     }
 
@@ -96,6 +100,9 @@ impl<K: Ord, V: Default> Lines<K, V> {
                 .get(idx.0 as usize)
                 .map_or("", |module| &module.name)
         };
+        if let Some(unit) = self.unit {
+            writeln!(out, "# unit {unit}")?;
+        }
         let mut modules: Vec<_> = self.by_module.iter().collect();
         modules.sort_by_key(|(idx, _)| (name(idx), **idx));
         for (idx, lines) in modules {

@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::build_id;
 use super::counted::{Counted, Only, is_in};
-use super::image::Written;
+use super::image::{FOR_ALL, Written};
 use super::names::Names;
 use hbbp_code::locate::Site;
 use hbbp_model::snapshot::{ModuleIdx, ProcessIdx};
@@ -131,7 +131,7 @@ pub fn write_pprof(counted: &Counted<'_>, only: Only<'_>, out: &mut dyn Write) -
     let amounts: Vec<f64> = executed.iter().map(|executed| executed.executions).collect();
     for (executed, count) in executed.iter().zip(counted.whole(&amounts)) {
         let hits = samples.remove(&(executed.site, executed.process)).unwrap_or(0);
-        written.add("executions of instructions", count);
+        written.add(FOR_ALL, count);
         written.add("samples", hits);
         let class = builder.names.class(executed);
         let labels: [(&str, &str); 5] = [

@@ -171,7 +171,7 @@ impl DiffReport<'_> {
 
     /// One line for each change, RFC 4180 with line feeds.
     fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        const FIGURES: [&str; 11] = [
+        const FIGURES: [&str; 12] = [
             "a_share",
             "a_share_std_error",
             "b_share",
@@ -183,6 +183,7 @@ impl DiffReport<'_> {
             "change",
             "change_std_error",
             "adjusted_p",
+            "unit",
         ];
         let mut lines = csv::Writer::from_writer(out);
         let keys = self.diff.by.iter().map(|axis| axis.name().to_owned());
@@ -200,7 +201,8 @@ impl DiffReport<'_> {
             };
             let change_of = figure(Some(change.change));
             let figures = [a, b, a_amount, b_amount, change_of].into_iter().flatten();
-            lines.write_record(keys.chain(figures).chain([change.adjusted_p.to_string()]))?;
+            let last = [change.adjusted_p.to_string(), self.diff.unit.id().to_owned()];
+            lines.write_record(keys.chain(figures).chain(last))?;
         }
         lines.flush()
     }

@@ -91,6 +91,18 @@ impl<'a> Measured<'a> {
     }
 }
 
+impl Measured<'_> {
+    /// Why its figures are not executions: the first line of every output.
+    pub(super) fn without_executions(&self) -> Option<&Warning> {
+        self.warnings.iter().find(|warning| warning.is_first_line())
+    }
+
+    /// The other warnings.
+    pub(super) fn other_warnings(&self) -> impl Iterator<Item = &Warning> {
+        self.warnings.iter().filter(|warning| !warning.is_first_line())
+    }
+}
+
 /// Accounting of the streams of branch stacks.
 #[derive(Debug, Default)]
 pub(super) struct Streams {

@@ -20,6 +20,7 @@ mod look;
 mod loops;
 mod measured;
 mod named;
+mod no_executions;
 mod number;
 mod over_time;
 mod page;
@@ -150,7 +151,7 @@ impl<'a> Report<'a> {
         match format {
             Format::Text => match &self.extent {
                 Extent::Details => text::write(self, &mut Page { look, out }),
-                Extent::Tables => text::write_tables(self, &mut Page { look, out }),
+                Extent::Tables => text::write_tables_alone(self, &mut Page { look, out }),
                 Extent::Screen(overview) => screen::write(self, overview, &mut Page { look, out }),
             },
             Format::Json => json::write(self, out),

@@ -14,7 +14,7 @@ use super::accounting::Accounting;
 use super::completeness::share;
 use super::header::{facts_in_a_line, guests_in_words, of_all_cpus, of_guests};
 use super::look::Role;
-use super::measured::Report;
+use super::measured::{Measured, Report};
 use super::number::{grouped, percent};
 use super::page::{Page, entry_lines};
 use super::warning::{Claim, heaviest};
@@ -39,7 +39,8 @@ const LINES_OF_A_SENTENCE: usize = 3;
 /// Writes the screen.
 pub(super) fn write(report: &Report<'_>, overview: &Overview, page: &mut Page<'_>) -> io::Result<()> {
     let width = page.look.width;
-    let mut above = plain(measured(report, overview, width));
+    let mut above = without_executions(report, width);
+    above.extend(plain(measured(report, overview, width)));
     above.extend(plain(kinds::lines(overview, &guests(report), width)));
     let below = below(report, width);
     let left = LINES.saturating_sub(above.len() + below.len() + 2);
@@ -54,6 +55,15 @@ pub(super) fn write(report: &Report<'_>, overview: &Overview, page: &mut Page<'_
         }
     }
     Ok(())
+}
+
+/// Why there are no executions, and what gives them.
+fn without_executions(report: &Report<'_>, width: usize) -> Vec<Line> {
+    let warning = report.runs.first().and_then(Measured::without_executions);
+    let sentence = warning.map(|warning| warning.in_words(report.wording));
+    let lines = sentence.map_or_else(Vec::new, |sentence| entry_lines("", &sentence, width));
+    let lines = shortened_to(lines, LINES_OF_A_SENTENCE).into_iter();
+    lines.map(|line| (Some(Role::Warning), line)).collect()
 }
 
 fn plain(lines: Vec<String>) -> Vec<Line> {
@@ -157,7 +167,8 @@ fn halted(all: &Accounting) -> u64 {
 /// Warnings, requirements, and what to ask next.
 fn below(report: &Report<'_>, width: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let claims: Vec<Claim<'_>> = heaviest(&report.runs);
+    let mut claims: Vec<Claim<'_>> = heaviest(&report.runs);
+    claims.retain(|claim| !claim.warning.is_first_line());
     if !claims.is_empty() {
         let shown = claims.len().min(WARNINGS);
         let title = format!(

@@ -35,6 +35,14 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
     Ok(())
 }
 
+/// Writes why there are no executions, the tables, and what became of the requirements.
+pub(super) fn write_tables_alone(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    if let Some(warning) = report.runs.first().and_then(Measured::without_executions) {
+        page.entry("", &warning.in_words(report.wording))?;
+    }
+    write_tables(report, page)
+}
+
 /// Writes the tables and what became of the requirements.
 pub(super) fn write_tables(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if let Some(view) = report.view {
@@ -100,9 +108,11 @@ impl Head {
             .into_iter()
             .map(|(label, fact)| (format!("  {label:<12}  "), fact));
         let version = ("hbbp-sys ".to_owned(), run.tool_version.clone());
-        let warnings = measured.warnings.iter();
+        let why = measured.without_executions();
+        let why = why.map(|warning| (String::new(), warning.in_words(wording)));
+        let warnings = measured.other_warnings();
         Self {
-            facts: std::iter::once(version).chain(facts).collect(),
+            facts: why.into_iter().chain([version]).chain(facts).collect(),
             warnings: warnings.map(|warning| warning.in_words(wording)).collect(),
         }
     }

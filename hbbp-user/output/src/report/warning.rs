@@ -5,10 +5,11 @@ mod weight;
 
 use super::accounting::Accounting;
 use super::completeness::{self, Missing, OnCpu};
+use super::no_executions::{NoExecutions, serving};
 use super::quality::{self, Miss};
 use super::refused::RefusedIn;
 use hbbp_analysis::mix::{Analysis, Method, Unit};
-use hbbp_model::snapshot::{Event, EventIdx, EventUnit, KernelTextSource, Loss, Period, Snapshot};
+use hbbp_model::snapshot::{Event, EventUnit, KernelTextSource, Loss, Period, Snapshot};
 pub(super) use weight::{Claim, heaviest};
 
 /// A CPU below this share of its expected samples is named.
@@ -25,16 +26,8 @@ const ENOUGH_SAMPLES: u64 = 900;
 pub(super) enum Warning {
     /// A stated limit of quality was missed.
     Missed(Miss),
-    /// The samples come from a clock or from cycles.
-    TimeOnly {
-        /// Names of the events.
-        events: String,
-    },
-    /// The samples come from an event that counts neither executions nor time.
-    OtherEvent {
-        /// Names of the events.
-        events: String,
-    },
+    /// The samples come from a clock, from cycles, or from another event that does not count executions.
+    NoExecutions(NoExecutions),
     /// Another event than taken branches triggered the branch stacks.
     Relative {
         /// Names of the events.
@@ -152,12 +145,11 @@ pub(super) fn warnings(
             n: accounting.unexplained,
         });
     }
-    let events = served(analysis, snapshot);
-    match analysis.mix.unit {
-        Unit::Executions => {}
-        Unit::TimeWeightedSamples => warnings.push(Warning::TimeOnly { events }),
-        Unit::EventWeightedSamples => warnings.push(Warning::OtherEvent { events }),
-        Unit::RelativeExecutions => warnings.push(Warning::Relative { events }),
+    let assignment = &analysis.counts.assignment;
+    warnings.extend(NoExecutions::of(run, assignment).map(Warning::NoExecutions));
+    if assignment.unit == Unit::RelativeExecutions {
+        let events = serving(run, assignment);
+        warnings.push(Warning::Relative { events });
     }
     warnings.extend(misses.into_iter().map(Warning::Missed));
     if 0 < accounting.counted.kernel {
@@ -265,25 +257,17 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
     warnings
 }
 
-/// Names of the events that the mix is made of; all where it is made of none.
-fn served(analysis: &Analysis, snapshot: &Snapshot) -> String {
-    let assignment = &analysis.counts.assignment;
-    let serves = |idx: &EventIdx| assignment.uses_ips_of(*idx) || assignment.uses_stacks_of(*idx);
-    let none = assignment.ebs.is_empty() && assignment.lbr.is_empty();
-    let events = snapshot.run.events.iter().zip((0_u32..).map(EventIdx));
-    let names = events
-        .filter(|(_, idx)| none || serves(idx))
-        .map(|(event, _)| event.name.as_str());
-    names.collect::<Vec<_>>().join(", ")
-}
-
 impl Warning {
+    /// Whether it is said before anything else.
+    pub(super) const fn is_first_line(&self) -> bool {
+        matches!(self, Self::NoExecutions(_))
+    }
+
     /// Stable name, used in JSON.
     pub(super) const fn id(&self) -> &'static str {
         match self {
             Self::Missed(miss) => miss.id(),
-            Self::TimeOnly { .. } => "unit.time_only",
-            Self::OtherEvent { .. } => "unit.other_event",
+            Self::NoExecutions(found) => found.id(),
             Self::Relative { .. } => "unit.relative",
             Self::Imprecise { .. } => "event.imprecise",
             Self::UnevenCpu { .. } => "event.uneven_cpu",

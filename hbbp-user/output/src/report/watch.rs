@@ -6,9 +6,12 @@
 
 use std::io::{self, Write};
 
+use super::no_executions::without_executions;
 use super::number::{percent, several, shortened};
+use super::page::entry_lines;
 use super::table::{Line, Table};
-use hbbp_analysis::mix::{Cell, Mix, NO_GROUP, Row};
+use hbbp_analysis::mix::{Cell, Estimated, Mix, NO_GROUP, Row};
+use hbbp_model::advice::Wording;
 use hbbp_model::printable::{csv_name, harmless};
 
 /// The form of a watch.
@@ -29,6 +32,8 @@ pub struct Watch<'a> {
     pub columns: &'a [String],
     /// Most columns of a line of text.
     pub width: usize,
+    /// Puts advice into words.
+    pub wording: Wording,
 }
 
 /// `1 sample`, `1,234 samples`.
@@ -51,11 +56,30 @@ impl Watch<'_> {
         out.flush()
     }
 
-    /// Prints an interval; the rows of its mix are process ids and command names.
-    pub fn interval(&self, number: u32, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
+    /// Prints an interval; the rows of its mix are process ids and command names. The first one begins with why there are
+    /// no executions.
+    pub fn interval(
+        &self,
+        number: u32,
+        estimated: &Estimated<'_>,
+        mix: &Mix,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let why = without_executions(estimated, self.wording).filter(|_| number == 0);
+        self.write(number, why.as_deref(), mix, out)
+    }
+
+    /// The CSV has no line for the reason, as scripts read each.
+    fn write(&self, number: u32, why: Option<&str>, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
         match self.layout {
             Layout::Csv => self.csv(number, mix, out),
-            Layout::Table => self.table(number, mix, out),
+            Layout::Table => {
+                let why = why.into_iter();
+                for line in why.flat_map(|why| entry_lines("", why, self.width)) {
+                    writeln!(out, "{line}")?;
+                }
+                self.table(number, mix, out)
+            }
         }?;
         out.flush()
     }
@@ -189,7 +213,7 @@ mod tests {
     fn printed(watch: &Watch<'_>) -> String {
         let mut out = Vec::new();
         watch.begin(&mut out).unwrap();
-        watch.interval(0, &mix(), &mut out).unwrap();
+        watch.write(0, Some("no PMU"), &mix(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -200,6 +224,7 @@ mod tests {
             layout: Layout::Csv,
             columns: &columns,
             width: 80,
+            wording: |_| "",
         };
         let expected = "interval,pid,name,INVALID,AVX,CALL\n0,ALL,ALL,25.000000,0.000000,75.000000\n\
                         0,7,\"a,b\",0.000000,0.000000,100.000000\n0,8,idle,100.000000,0.000000,0.000000\n\n";
@@ -213,8 +238,10 @@ mod tests {
             layout: Layout::Table,
             columns: &columns,
             width,
+            wording: |_| "",
         };
-        let expected = "interval 0: 40 samples; % of the estimated executions of each process\n\
+        let expected = "no PMU\n\
+                        interval 0: 40 samples; % of the estimated executions of each process\n\
                         PID  NAME  SAMPLES  %AVX   %CALL\n\
                         ALL  ALL        40  0.00   75.00\n\
                         7    a,b        20  0.00  100.00\n\

@@ -3,11 +3,12 @@
 use std::io::ErrorKind;
 
 use super::finding::{Finding, limited, missing, ok};
+use crate::cmd::environment::Environment;
 use hbbp_collect::event::Rung;
 use hbbp_collect::pmu::Pmu;
 use hbbp_collect::source::{Refused, Source};
 
-pub(super) fn counters(pmus: &[Pmu]) -> Finding {
+pub(super) fn counters(pmus: &[Pmu], environment: &Environment) -> Finding {
     if !pmus.is_empty() {
         let names: Vec<_> = pmus
             .iter()
@@ -15,37 +16,25 @@ pub(super) fn counters(pmus: &[Pmu]) -> Finding {
             .collect();
         return ok("counters", format!("hardware counters: {}", names.join(", ")));
     }
-    let (found, advice) = if in_virtual_machine() {
-        (
-            "no hardware counters: this virtual machine has no virtual PMU",
-            "enable the virtual PMU on the host (QEMU: -cpu host,pmu=on), or measure on the host",
-        )
-    } else {
-        (
-            "no hardware counters",
-            "another driver may hold them, or the kernel does not support this CPU",
-        )
-    };
-    missing("counters", found, advice)
+    let found = format!("no hardware counters: {}", environment.without_pmu());
+    missing("counters", found, environment.remedy())
 }
 
-/// Hypervisors set this flag of CPUID leaf 1 (SDM vol. 2, CPUID: bit 31 of ECX is not used by processors).
-fn in_virtual_machine() -> bool {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let flags = info.lines().find(|line| line.starts_with("flags"));
-    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
-}
+/// What a virtual PMU may lack. A mediated one gives its counters to the guest for as long as it runs.
+const OF_A_GUEST: &str = "a virtual PMU rarely has them, and a mediated one (KVM, Linux 7.0) has all counters but neither \
+                          branch records nor PEBS: executions are estimated from samples alone, less exactly";
 
-pub(super) fn branches(pmus: &[Pmu]) -> Finding {
+pub(super) fn branches(pmus: &[Pmu], environment: &Environment) -> Finding {
     let deepest = pmus.iter().map(|pmu| pmu.branches).max().unwrap_or(0);
     if 0 < deepest {
         return ok("branch-stack", format!("{deepest} entries"));
     }
-    missing(
-        "branch-stack",
-        "no branch records (LBR, LBRv2, BRS)",
-        "most virtual machines hide them; executions cannot be estimated from branch stacks here",
-    )
+    let advice = match (pmus, environment.is_guest()) {
+        ([], _) => "they need a PMU",
+        (_, true) => OF_A_GUEST,
+        (_, false) => "the CPU has none that its kernel drives: executions are estimated from samples alone",
+    };
+    missing("branch-stack", "no branch records (LBR, LBRv2, BRS)", advice)
 }
 
 pub(super) fn step(rung: &Rung) -> Finding {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::tasks::Followed;
 use crate::advice::{notes_in_words, words};
 use crate::cmd::budget::Budget;
+use crate::cmd::environment::why_no_executions;
 use crate::cmd::interval::Counts;
 use hbbp_collect::bpf::code_of_programs;
 use hbbp_collect::cpu_times::CpuTimes;
@@ -134,6 +135,9 @@ impl Session {
     ) -> anyhow::Result<Self> {
         let mut collector = Collector::open(plan)?;
         run.notes.extend(collector.notes().iter().cloned());
+        if plan.choice.event.is_none() && !collector.counts_executions() {
+            run.without_executions = why_no_executions();
+        }
         let window = collector.text_window();
         let probe = window
             .ok()

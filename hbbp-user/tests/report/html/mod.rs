@@ -73,6 +73,26 @@ fn page_has_the_sums_of_the_json_report() {
     }
 }
 
+/// It is above the title, and the other warnings fold.
+#[test]
+fn page_begins_with_why_there_are_no_executions() {
+    let mut snapshot = program::clocked();
+    snapshot.run.without_executions = "this VM has no PMU (ask for one)".to_owned();
+    let html = page(&snapshot);
+    let head = &Table::of(&html).document["head"];
+    let why = head["withoutExecutions"].as_str().unwrap();
+    assert!(
+        why.starts_with("this VM has no PMU (ask for one): samples of cpu-clock show where time went"),
+        "{why}"
+    );
+    let warnings = head["warnings"].as_array().unwrap();
+    assert!(warnings.iter().all(|warning| warning != why), "{warnings:?}");
+    let (header, _) = html.split_once("<h1>").unwrap();
+    assert!(header.contains("id=\"without-executions\""), "{header}");
+    let retired = Table::of(&page(&program::retired()));
+    assert!(retired.document["head"]["withoutExecutions"].is_null());
+}
+
 /// Templates, numbers and names of functions together are what the disassembler writes.
 #[test]
 fn page_has_the_disassembly_of_each_block() {

@@ -57,6 +57,9 @@ pub(in crate::snapshot) struct RunSection {
     /// Time in ns by note. Since version 3.8.
     #[prost(btree_map = "string, uint64", tag = "20")]
     unmeasured: BTreeMap<String, u64>,
+    /// Since version 3.9.
+    #[prost(string, tag = "21")]
+    without_executions: String,
 }
 
 /// One event of the run.
@@ -166,6 +169,7 @@ impl From<&Run> for RunSection {
             kernel_text_path,
             notes: run.notes.clone(),
             unmeasured: run.unmeasured.clone(),
+            without_executions: run.without_executions.clone(),
             own_cpu: run.own_cpu,
             own_memory: run.own_memory,
             own_sampling: run.own_sampling,
@@ -212,6 +216,7 @@ impl TryFrom<RunSection> for Run {
             kernel_text,
             notes: section.notes,
             unmeasured: section.unmeasured,
+            without_executions: section.without_executions,
             own_cpu: section.own_cpu,
             own_memory: section.own_memory,
             own_sampling: section.own_sampling,

@@ -43,6 +43,9 @@ pub(super) struct Page {
 /// What is shown above the views.
 #[derive(Serialize)]
 pub(super) struct Head {
+    /// Why there are no executions.
+    #[serde(rename = "withoutExecutions")]
+    pub(super) without_executions: Option<String>,
     pub(super) run: String,
     pub(super) unit: String,
     #[serde(rename = "unitWords")]

@@ -106,9 +106,11 @@ fn head(run: &Measured<'_>, wording: Wording) -> Head {
             .iter()
             .map(|(label, value)| (*label, harmless(value)))
             .collect(),
+        without_executions: run
+            .without_executions()
+            .map(|warning| harmless(&warning.in_words(wording))),
         warnings: run
-            .warnings
-            .iter()
+            .other_warnings()
             .map(|warning| harmless(&warning.in_words(wording)))
             .collect(),
         made: format!("Made by hbbp-sys {}", env!("CARGO_PKG_VERSION")),

@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
+use super::super::json::unit_id;
 use super::run_loops::{RunLoops, entered, share};
+use hbbp_analysis::mix::Unit;
 use hbbp_estimate::Figure;
 use hbbp_model::printable::csv_name;
 
 /// The first line.
-const TITLES: [&str; 24] = [
+const TITLES: [&str; 26] = [
     "module",
     "function",
     "ring",
@@ -32,6 +34,8 @@ const TITLES: [&str; 24] = [
     "inclusive_time",
     "inclusive_time_std_error",
     "inclusive_share",
+    "unit",
+    "time_unit",
 ];
 
 impl RunLoops<'_> {
@@ -74,7 +78,10 @@ impl RunLoops<'_> {
             let all = self.loops.calls.as_ref().map(|calls| calls.total);
             let inclusive_share = region.inclusive.zip(all);
             let inclusive_share = inclusive_share.map(|(part, all)| share(part.value, all).to_string());
+            let unit = self.loops.unit.map_or("", Unit::id);
+            let time_unit = self.loops.time.map_or("", |(unit, _)| unit_id(unit));
             let last = inclusive.into_iter().chain([inclusive_share.unwrap_or_default()]);
+            let last = last.chain([unit, time_unit].map(str::to_owned));
             lines.write_record(
                 first
                     .into_iter()

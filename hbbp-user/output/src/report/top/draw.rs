@@ -12,6 +12,7 @@ use super::row::Row;
 use super::screen::{Pane, Rings, Screen, Tab};
 use super::table::Table;
 use crate::report::number::{grouped, percent};
+use crate::report::page::entry_lines;
 use hbbp_analysis::mix::Unit;
 
 /// Lines above the table with its titles, and below it.
@@ -37,11 +38,14 @@ const KEYS: [(&str, &str); 12] = [
 pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts, &Table)>) -> usize {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
-    let page = height.saturating_sub(HEAD + FOOT);
     let mut lines = match interval {
-        Some((facts, _)) => head(facts, screen, width),
+        Some((facts, _)) => without_executions(facts, width),
         None => vec![Line::raw("measuring the first interval")],
     };
+    let page = height.saturating_sub(lines.len() + HEAD + FOOT);
+    if let Some((facts, _)) = interval {
+        lines.extend(head(facts, screen, width));
+    }
     lines.truncate(height.saturating_sub(FOOT));
     match &mut screen.pane {
         Pane::Code(code, first) => {
@@ -70,6 +74,16 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts
     lines.push(foot(screen, width));
     frame.render_widget(Paragraph::new(lines), area);
     page
+}
+
+/// Why there are no executions, before anything else.
+fn without_executions(facts: &Facts, width: usize) -> Vec<Line<'static>> {
+    let sentence = facts.without_executions.as_deref();
+    let lines = sentence.map_or_else(Vec::new, |sentence| entry_lines("", sentence, width));
+    lines
+        .into_iter()
+        .map(|line| Line::styled(line, Style::new().bold()))
+        .collect()
 }
 
 fn head(facts: &Facts, screen: &Screen, width: usize) -> Vec<Line<'static>> {
@@ -182,6 +196,7 @@ mod tests {
             categories: vec![(Category::Transfer, 0.6 * share), (Category::Call, 0.4 * share)],
         };
         Facts {
+            without_executions: None,
             host: "host".to_owned(),
             duration: 1_000_000_000,
             reached: 2013,

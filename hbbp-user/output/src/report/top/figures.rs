@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::super::no_executions::without_executions;
 use super::super::{AnnotatedReport, Look, Shown, TextOrJson};
 use super::row::Row;
 use super::screen::{Rings, Tab};
@@ -10,6 +11,7 @@ use hbbp_analysis::annotate::{Heat, annotated, hottest};
 use hbbp_analysis::mix::{Axis, Category, Dimension, Estimated, Filter, Mix, Query, Sort, Unit, Value};
 use hbbp_code::locate::{PerRing, Tally, Unresolved};
 use hbbp_model::addr::Ring;
+use hbbp_model::advice::Wording;
 use hbbp_model::names::Demangle;
 use hbbp_model::printable::harmless;
 use hbbp_model::snapshot::loss::LossUnit;
@@ -20,45 +22,49 @@ pub struct Figures<'a> {
     snapshot: &'a Snapshot,
     estimated: &'a Estimated<'a>,
     demangle: Demangle,
+    wording: Wording,
 }
 
 /// What the head of the screen says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
+    /// Why there are no executions; `None` where there are.
+    pub without_executions: Option<String>,
     /// Name of the host.
-    pub host: String,
+    pub(super) host: String,
     /// Length of the interval in ns.
-    pub duration: u64,
+    pub(super) duration: u64,
     /// Samples and branch stacks that reached the collector.
-    pub reached: u64,
+    pub(super) reached: u64,
     /// Share of the expected ones that did; `None` if the kernel chose the period.
-    pub complete: Option<f64>,
+    pub(super) complete: Option<f64>,
     /// Samples that were refused, and those that no instruction was found for.
-    pub lost: u64,
+    pub(super) lost: u64,
     /// Share of the CPU time of the machine that the tool itself took.
-    pub overhead: f64,
+    pub(super) overhead: f64,
     /// What the shares are of.
-    pub unit: Unit,
+    pub(super) unit: Unit,
     /// Both rings, the kernel first.
-    pub rings: [RingShare; 2],
+    pub(super) rings: [RingShare; 2],
 }
 
 /// One ring: its share of everything, and what it executed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RingShare {
+pub(super) struct RingShare {
     /// Share of all instructions.
-    pub share: f64,
+    pub(super) share: f64,
     /// Categories with their share of all instructions, in the order of [`Category::ALL`].
-    pub categories: Vec<(Category, f64)>,
+    pub(super) categories: Vec<(Category, f64)>,
 }
 
 impl<'a> Figures<'a> {
     /// Of an estimate.
-    pub const fn new(estimated: &'a Estimated<'a>, demangle: Demangle) -> Self {
+    pub const fn new(estimated: &'a Estimated<'a>, demangle: Demangle, wording: Wording) -> Self {
         Self {
             snapshot: estimated.snapshot(),
             estimated,
             demangle,
+            wording,
         }
     }
 
@@ -80,6 +86,7 @@ impl<'a> Figures<'a> {
         let of_machine = run.duration as f64 * f64::from(run.n_cpus.max(1));
         let mix = self.mix(&Query::by([Dimension::Category]));
         Facts {
+            without_executions: without_executions(self.estimated, self.wording),
             host: harmless(&run.host),
             duration: run.duration,
             reached,

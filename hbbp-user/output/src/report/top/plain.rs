@@ -1,4 +1,5 @@
-//! The intervals of `hbbp-sys top --batch` as plain lines: one line of facts, the table, an empty line.
+//! The intervals of `hbbp-sys top --batch` as plain lines: why there are no executions, one line of facts, the table, an
+//! empty line.
 
 use std::io::{self, Write};
 
@@ -7,6 +8,7 @@ use super::lines::{name_width, row_line, titles};
 use super::row::Row;
 use super::table::Table;
 use crate::report::number::{grouped, percent};
+use crate::report::page::entry_lines;
 
 /// Writes one interval, with the first `top` rows.
 pub fn write_plain(
@@ -20,6 +22,10 @@ pub fn write_plain(
     let complete = facts
         .complete
         .map_or_else(String::new, |share| format!(", {} % complete", percent(share)));
+    let sentence = facts.without_executions.iter();
+    for line in sentence.flat_map(|sentence| entry_lines("", sentence, width)) {
+        writeln!(out, "{line}")?;
+    }
     writeln!(
         out,
         "{:.1} s, {} samples{complete}, {} lost, kernel {} % of {}, overhead {} %",

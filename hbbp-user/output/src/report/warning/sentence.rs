@@ -19,15 +19,7 @@ impl Warning {
     fn write(&self, wording: Wording, f: &mut String) -> fmt::Result {
         match self {
             Self::Missed(miss) => f.write_str(&miss.in_words(wording)),
-            Self::TimeOnly { events } => write!(
-                f,
-                "figures are samples of {events}: they show where time went, not how often instructions ran"
-            ),
-            Self::OtherEvent { events } => write!(
-                f,
-                "figures are samples of {events}: instructions are weighted by this event, not by how often \
-                 they ran"
-            ),
+            Self::NoExecutions(found) => f.write_str(&found.in_words(wording)),
             Self::Relative { events } => write!(
                 f,
                 "branch stacks were triggered by {events}, not by taken branches: shares are estimates of executions, \

@@ -10,7 +10,7 @@ use crate::report::quality::Miss;
 use hbbp_analysis::mix::Method;
 use hbbp_code::locate::{PerRing, Unresolved};
 use hbbp_model::addr::Ring;
-use hbbp_model::advice::{Advice, Wording, followed};
+use hbbp_model::advice::Wording;
 use hbbp_model::snapshot::loss::LossUnit;
 
 /// Warnings that may bend less are details.
@@ -86,10 +86,9 @@ pub(in crate::report) fn heaviest<'a>(runs: &'a [Measured<'_>]) -> Vec<Claim<'a>
 }
 
 impl Claim<'_> {
-    /// The sentence. Where time is measured instead of executions, it names the command that explains the remedy.
+    /// The sentence.
     pub(in crate::report) fn in_words(&self, wording: Wording) -> String {
-        let advice = matches!(self.warning, Warning::TimeOnly { .. }).then_some(Advice::CountExecutions);
-        followed(&self.warning.in_words(wording), advice, wording)
+        self.warning.in_words(wording)
     }
 
     /// Whether another warning about the same fact says why: the limits of quality are consequences.
@@ -101,7 +100,7 @@ impl Claim<'_> {
 /// What a warning is about.
 const fn about(warning: &Warning) -> Fact {
     match warning {
-        Warning::TimeOnly { .. } | Warning::OtherEvent { .. } | Warning::Relative { .. } => Fact::Unit,
+        Warning::NoExecutions(_) | Warning::Relative { .. } => Fact::Unit,
         Warning::Missed(Miss::Counted { .. }) => Fact::Refused,
         Warning::Lost { loss: Some(loss), .. } => match loss.unit() {
             LossUnit::Sample => Fact::Refused,
@@ -136,8 +135,7 @@ fn weight(warning: &Warning, run: &Measured<'_>) -> f64 {
     let asked = all.asked();
     let of_asked = |n: u64| share(n, asked.total()).unwrap_or(0.0);
     let weight = match warning {
-        Warning::TimeOnly { .. }
-        | Warning::OtherEvent { .. }
+        Warning::NoExecutions(_)
         | Warning::Relative { .. }
         | Warning::Imprecise { .. }
         | Warning::AsLanded

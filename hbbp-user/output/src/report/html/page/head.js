@@ -1,5 +1,7 @@
 // What stands above the views: the run, its warnings, and both rings as bars of class shares.
 function head() {
+  const why = $('without-executions');
+  why.hidden = !D.head.withoutExecutions; why.textContent = D.head.withoutExecutions || '';
   $('run').textContent = D.head.run;
   $('unit').textContent = D.head.unit;
   warnings(D.head.warnings);
