@@ -153,8 +153,8 @@ impl<'a> Estimated<'a> {
     pub fn mix(&self, query: &Query, locations: &SourceLocations) -> Mix {
         let asked = self.time.as_ref().filter(|_| query.asks_time());
         pivot(
-            &self.counts,
-            asked.map(|time| (time, self.snapshot, &self.map)),
+            self,
+            asked,
             query,
             Keys::new(self.snapshot, &self.map, query, locations),
         )
