@@ -153,7 +153,9 @@ impl<'a> Estimated<'a> {
     pub fn mix(&self, query: &Query, locations: &SourceLocations) -> Mix {
         let asked = self.time.as_ref().filter(|_| query.asks_time());
         pivot(
-            self,
+            self.snapshot,
+            &self.map,
+            &self.counts,
             asked,
             query,
             Keys::new(self.snapshot, &self.map, query, locations),

@@ -13,7 +13,7 @@ use hashbrown::DefaultHashBuilder;
 use super::error::Sum;
 use super::keys::{Addend, Keys, SumOf};
 use super::query::{Query, Sort};
-use super::{Cell, Column, Dimension, Estimated, Mix, Row, Value};
+use super::{Cell, Column, Dimension, Mix, Row, Value};
 use crate::time::Time;
 use crate::touched::TouchedSums;
 use hbbp_code::blocks::{BlockId, BlockMap};
@@ -23,15 +23,17 @@ use hbbp_model::snapshot::{ProcessIdx, Snapshot};
 
 /// Sums up a mix.
 pub(super) fn pivot<'a>(
-    run: &'a Estimated<'_>,
+    snapshot: &'a Snapshot,
+    map: &'a BlockMap,
+    counts: &'a BlockCounts,
     time: Option<&'a Time>,
     query: &Query,
     keys: Keys<'a>,
 ) -> Mix {
     let mut table = Table {
-        snapshot: run.snapshot,
-        map: &run.map,
-        counts: &run.counts,
+        snapshot,
+        map,
+        counts,
         time,
         keys,
         sums: Vec::new(),

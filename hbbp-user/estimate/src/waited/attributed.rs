@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::samples::Waited;
+use super::slices::time_slices;
+use super::waits::Waits;
 use super::ways_in::WaysIn;
-use super::{Waits, time_slices};
 use crate::basis::Basis;
 use crate::sources::Counted;
 use crate::sources::ebs::{Sampled, block, by_instruction};
@@ -13,21 +15,6 @@ use crate::{BlockCount, Part};
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_code::locate::{AddressMap, Located, LocatedIp};
 use hbbp_model::snapshot::{EventUnit, ProcessIdx};
-
-/// What figures that are samples follow from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Waited {
-    /// The samples where they lie.
-    pub landed: Vec<LocatedIp>,
-    /// For each of [`time_slices`], indices in [`crate::BlockCounts::parts`] and samples, sorted.
-    pub slices: Vec<Vec<(usize, f64)>>,
-    /// The share of the samples at instructions that turn interrupts on: their time passed with interrupts off before them, and
-    /// the code does not show where.
-    pub held_back: f64,
-    /// The samples of each slice.
-    pub(crate) totals: Vec<f64>,
-    pub(super) ways_in: WaysIn,
-}
 
 /// An instruction of a process image.
 type Key = (BlockId, u32, ProcessIdx);

@@ -1,14 +1,13 @@
 //! Samples on programs of a few bytes, and the instructions that they belong to.
 
-use super::*;
 use crate::rule::PAPER;
-use crate::{Part, estimate};
-use hbbp_code::blocks::blocks;
+use crate::{BlockCounts, Part, estimate};
+use hbbp_code::blocks::{BlockMap, blocks};
 use hbbp_code::locate::locate;
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::{
-    Event, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process, ProcessIdx, Symbol,
-    Text,
+    Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process,
+    ProcessIdx, Snapshot, Symbol, Text,
 };
 
 const BASE: u64 = 0x40_0000;

@@ -6,13 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::{Place, shares};
 use crate::sources::ebs::Hits;
 use hbbp_code::blocks::{BlockId, BlockMap, Flow, Form, TextBlocks, direct_target};
 use hbbp_code::locate::TextIdx;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{ModuleIdx, Snapshot};
 use iced_x86::Mnemonic;
+
+/// An instruction: its text, and its index there.
+pub(crate) type Place = (TextIdx, u32);
 
 /// Blocks of a callee that are searched for its returns.
 const MOST_BLOCKS: usize = 1024;
@@ -262,4 +264,12 @@ impl<'a> Code<'a> {
         returns.sort_unstable();
         returns
     }
+}
+
+/// Weights as shares of their sum, without those that have none.
+pub(super) fn shares(mut weights: Vec<(Place, f64)>) -> Vec<(Place, f64)> {
+    weights.retain(|(_, weight)| 0.0 < *weight);
+    let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
+    weights.iter_mut().for_each(|(_, weight)| *weight /= all);
+    weights
 }
