@@ -7,4 +7,5 @@ pub mod eval;
 pub mod loops;
 pub mod mix;
 pub mod time;
+mod touched;
 pub mod vectors;

@@ -17,7 +17,21 @@ pub(super) struct Basis<'a> {
     pub(super) stages: Stages,
 }
 
-impl Basis<'_> {
+impl<'a> Basis<'a> {
+    pub(super) const fn new(
+        snapshot: &'a Snapshot,
+        map: &'a BlockMap,
+        assignment: &'a EventAssignment,
+        stages: Stages,
+    ) -> Self {
+        Self {
+            snapshot,
+            map,
+            assignment,
+            stages,
+        }
+    }
+
     /// Whether a stage runs.
     pub(super) const fn runs(self, stage: Stage) -> bool {
         self.stages.run(stage)

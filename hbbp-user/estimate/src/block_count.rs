@@ -30,7 +30,8 @@ pub enum Reason {
 pub struct Estimate {
     /// Samples in the block, or streams that executed it; a stream that executed half of it counts one half.
     pub hits: f64,
-    /// How often the block ran, in the unit of the estimate: the amount of each of its instructions.
+    /// How often the block ran, in the unit of the estimate: the amount of each of its instructions. Of samples, the mean of
+    /// these amounts.
     pub count: f64,
     /// Standard error of `count`.
     pub std_error: f64,
@@ -61,17 +62,31 @@ pub struct BlockCount {
     pub tied: Option<Estimate>,
 }
 
-/// The part of one process image in the count of a block, by the block's method.
+/// The part of one process image in the count of a block, by the block's method. Of samples, there is one for each instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
     /// Index in [`crate::BlockCounts::blocks`].
     pub block: usize,
     /// The process image.
     pub process: ProcessIdx,
+    /// The one instruction of the block that it is of, where figures are samples; `None` where each of them ran as often.
+    pub instruction: Option<u32>,
     /// As [`Estimate::hits`].
     pub hits: f64,
-    /// As [`Estimate::count`].
+    /// As [`Estimate::count`], of each of its instructions.
     pub count: f64,
+}
+
+impl Part {
+    /// The number of its instructions.
+    pub fn instructions(&self, block: &BlockCount) -> f64 {
+        self.instruction.map_or(f64::from(block.instructions), |_| 1.0)
+    }
+
+    /// Whether it is of the instruction with this index in the block.
+    pub fn is_of(&self, instruction: u32) -> bool {
+        self.instruction.is_none_or(|own| own == instruction)
+    }
 }
 
 impl BlockCount {

@@ -8,6 +8,8 @@
 //!  sources      samples by block (ebs); valid streams (streams), those of the kernel once for the system, and what each process
 //!    |          image has of them (kernel_processes); branches in the oldest slot (oldest_slot)
 //!    |  Counted, Stream, Branches
+//!  waited       where figures are samples: each at the instruction that was waited for
+//!    |  Counted, Waited
 //!  landing      without stacks: samples traced back along the code to what triggered them
 //!    |  Counted
 //!  late         imprecise stacks: streams weighed for the time until stacks were read
@@ -58,6 +60,7 @@ mod sums;
 mod timing;
 mod totals;
 mod unseen;
+mod waited;
 mod weighed;
 mod whole_run;
 
@@ -95,6 +98,8 @@ use sources::streams::Judged;
 pub use sources::streams::{Line, judge};
 use sources::{KernelProcesses, Observed, SeenBlocks, ebs, streams};
 use stages::{Stage, Stages};
+use waited::Attributed;
+pub use waited::{Waited, Waits, time_slices};
 use weighed::{Weighed, weighed};
 use whole_run::WholeRun;
 
@@ -106,13 +111,10 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let sampled = ebs::sampled(snapshot, located, map);
     let mut judged = streams::judged(snapshot, located, map);
     let assignment = assign(snapshot, &sampled.resolved, &judged.accepted);
-    let hits = sampled.counts(&assignment);
-    let basis = Basis {
-        snapshot,
-        map,
-        assignment: &assignment,
-        stages,
-    };
+    let basis = Basis::new(snapshot, map, &assignment, stages);
+    let attributed = Attributed::new(basis, located, &sampled);
+    let serving = || sampled.counts(&assignment);
+    let hits = attributed.as_ref().map_or_else(serving, Attributed::by_block);
     let (samples, skid) = landing::traced(snapshot, map, located, &assignment, hits, stages);
     let counted = WholeRun::new(&snapshot.run.events, &assignment, &sampled, &judged, located);
     let (recorded, amounts, units) = judged.take_streams(snapshot, map, &assignment, stages);
@@ -135,8 +137,8 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let weighed = weighed(basis, recorded, graph, observed, sampling, counted);
     let chance = Chance::new(basis, &weighed, dispersion, observed, sampling);
 
-    let joined = joined(basis, rule, observed, sampling, &weighed, &chance, skid);
-    let (mut blocks, mut parts) = joined;
+    let (mut blocks, mut parts) = joined(basis, rule, observed, sampling, &weighed, &chance, skid);
+    let waited = attributed.map(|attributed| attributed.divide(map, &blocks, &mut parts));
     let (classes, ties) = weighed.tied(basis, &mut blocks, &mut parts);
     BlockCounts {
         assignment,
@@ -160,6 +162,7 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         n_together,
         classes,
         ties,
+        waited,
         outcome: outcome(sampled, judged),
     }
 }

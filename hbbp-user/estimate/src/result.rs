@@ -12,6 +12,7 @@ use super::flow::late::Late;
 use super::flow::per_branch::Untied;
 use super::landing::Skid;
 use super::sources::stream::Stream;
+use super::waited::Waited;
 use hbbp_code::locate::{Discard, Tally, Unresolved};
 use hbbp_model::snapshot::ModuleIdx;
 
@@ -41,7 +42,7 @@ pub struct BlockCounts {
     pub assignment: EventAssignment,
     /// Every block that a method saw, sorted by block.
     pub blocks: Vec<BlockCount>,
-    /// Their counts by process image, sorted by (block, process).
+    /// Their counts by process image, sorted by (block, process), and of samples by (block, instruction, process).
     pub parts: Vec<Part>,
     /// The streams that were used, sorted by (text, process); [`crate::execution_counts`] makes counts of instructions of them.
     pub streams: Vec<Stream>,
@@ -58,17 +59,17 @@ pub struct BlockCounts {
     /// What both corrections changed, or would have.
     pub corrections: Corrections,
     /// Streams in one branch stack, on average.
-    pub streams_per_stack: f64,
+    pub(crate) streams_per_stack: f64,
     /// Branch stacks that the streams came from.
     pub n_stacks: f64,
     /// As many stacks would tell as much without a balance, where it took out chance alone; else as many as there were.
-    pub effective_stacks: f64,
+    pub(crate) effective_stacks: f64,
     /// Bootstrap replicates of stacks, for the errors of what is computed from the streams.
     pub replicates: Vec<Replicate>,
     /// The phases of the run, for the errors.
-    pub strata: Strata,
+    pub(crate) strata: Strata,
     /// Where stacks do not count alike, how much counts vary beside those of stacks that do.
-    pub dispersion: Dispersion,
+    pub(crate) dispersion: Dispersion,
     /// Samples of the EBS events in the run, those without a block included.
     pub samples: f64,
     /// Those of them that divided the kernel's streams between process images; 0 where none did.
@@ -79,11 +80,25 @@ pub struct BlockCounts {
     pub classes: Vec<ClassEstimate>,
     /// What their counts take off the variances of sums.
     pub ties: Ties,
+    /// Where figures are samples, what they follow from.
+    pub waited: Option<Waited>,
     /// What became of the samples and streams.
     pub outcome: Outcome,
 }
 
 impl BlockCounts {
+    /// The parts of a block, by its index.
+    pub fn parts_of(&self, block: usize) -> &[Part] {
+        let from = self.parts.partition_point(|part| part.block < block);
+        let to = self.parts.partition_point(|part| part.block <= block);
+        self.parts.get(from..to).unwrap_or(&[])
+    }
+
+    /// The samples of each time slice, of figures that are samples.
+    pub(crate) fn slice_totals(&self) -> &[f64] {
+        self.waited.as_ref().map_or(&[], |waited| &waited.totals)
+    }
+
     /// How many hits of a method tell as much as one that is independent of all others.
     pub(crate) const fn design_effect(&self, method: Method) -> f64 {
         match method {

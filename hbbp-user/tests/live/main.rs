@@ -30,6 +30,7 @@ mod text;
 mod time;
 mod top;
 mod twin;
+mod waits;
 mod watch;
 
 use hbbp_testing::skip;

@@ -160,11 +160,11 @@ fn filtered_shares_are_parts_of_their_column() {
     let names = report["mix"]["columns"].as_array().unwrap().iter();
     for (name, cell) in names.zip(total["cells"].as_array().unwrap()) {
         let share = cell["share"].as_f64().unwrap();
-        // Among the packed instructions, ADDPS has 30 hits and VMOVUPS 20; ADDSS is the only scalar one.
-        let expected = if name[0] == "packed" { 0.6 } else { 1.0 };
+        // Among the packed instructions, ADDPS and VMOVUPS have 30 samples each; ADDSS, with 60, is the only scalar one.
+        let expected = if name[0] == "packed" { 0.5 } else { 1.0 };
         assert!(close(share, expected), "{name}: {share}");
     }
-    assert!(close(total["total"]["share"].as_f64().unwrap(), 60.0 / 550.0));
+    assert!(close(total["total"]["share"].as_f64().unwrap(), 90.0 / 550.0));
 }
 
 #[test]

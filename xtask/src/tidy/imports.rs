@@ -27,7 +27,7 @@ const LINES: [(&str, &[&str]); 5] = [
     (
         "hbbp-user/analysis/src/",
         &[
-            "time", "mix", "eval", "callers", "loops", "vectors", "annotate", "diff",
+            "touched", "time", "mix", "eval", "callers", "loops", "vectors", "annotate", "diff",
         ],
     ),
     ("hbbp-user/output/src/", &["report", "export"]),

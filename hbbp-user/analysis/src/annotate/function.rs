@@ -14,7 +14,7 @@ use crate::mix::Estimated;
 use crate::time::cpi;
 use hbbp_code::blocks::{BlockId, Flow, TextBlocks, direct_target};
 use hbbp_code::locate::{LocatedBranch, TextIdx};
-use hbbp_estimate::{BlockCount, Estimate, Figure, Method};
+use hbbp_estimate::{BlockCount, BlockCounts, Estimate, Figure, Method, Sum};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::names::Demangle;
 use hbbp_model::snapshot::{EventIdx, Module, ModuleIdx, Snapshot};
@@ -152,7 +152,8 @@ impl<'a> Building<'a> {
     /// Adds the counts of the blocks of a text to their instructions.
     fn add_blocks(&mut self, idx: TextIdx, code: &Code) {
         let map = self.estimated.map();
-        let counts = &self.estimated.counts().blocks;
+        let estimated = self.estimated.counts();
+        let counts = &estimated.blocks;
         let Some(blocks) = map.text(idx) else { return };
         for nth in (0..blocks.n_blocks()).filter_map(|nth| u32::try_from(nth).ok()) {
             let id = BlockId {
@@ -170,11 +171,11 @@ impl<'a> Building<'a> {
                 let block = line.block.get_or_insert_default();
                 count.into_iter().for_each(|count| add(block, count));
             }
-            let chosen = count.map(BlockCount::chosen).unwrap_or_default();
-            for instruction in instructions {
-                if let Some(line) = self.lines.get_mut(&blocks.addr(*instruction)) {
-                    line.count += chosen.count;
-                    line.std_error = line.std_error.hypot(chosen.std_error);
+            for (instruction, at) in instructions.iter().zip(0..) {
+                let figure = found.map(|found| of_instruction(estimated, found, at));
+                if let Some((line, figure)) = self.lines.get_mut(&blocks.addr(*instruction)).zip(figure) {
+                    line.count += figure.value;
+                    line.std_error = line.std_error.hypot(figure.std_error);
                 }
             }
         }
@@ -282,6 +283,29 @@ impl<'a> Building<'a> {
         let snapshot: &Snapshot = self.estimated.snapshot();
         let text = snapshot.text.get(idx.0 as usize)?;
         Some((self.estimated.map().text(idx)?, &text.bytes))
+    }
+}
+
+/// What is estimated of one instruction of a block, by their indices: of executions, as of all others of the block.
+fn of_instruction(counts: &BlockCounts, block: usize, instruction: u32) -> Figure {
+    let Some(count) = counts.blocks.get(block) else {
+        return Figure::default();
+    };
+    if counts.waited.is_none() {
+        let Estimate { count, std_error, .. } = count.chosen();
+        return Figure {
+            value: count,
+            std_error,
+        };
+    }
+    let mut sum = Sum::default();
+    let parts = counts.parts_of(block).iter();
+    parts
+        .filter(|part| part.is_of(instruction))
+        .for_each(|part| sum.add(part, count, 1.0, counts));
+    match sum.amount() {
+        amount if 0.0 < amount => Figure::new(amount, sum.variance(counts)),
+        _ => Figure::default(),
     }
 }
 

@@ -10,9 +10,9 @@ mod walk;
 use std::collections::BTreeMap;
 
 use crate::mix::Estimated;
-use crate::time::{Amount, scale, spenders};
+use crate::time::{Amount, scale};
 use hbbp_code::locate::Location;
-use hbbp_estimate::Flows;
+use hbbp_estimate::Waits;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::EventUnit;
 use walk::Walker;
@@ -22,24 +22,24 @@ pub use walk::{At, Ends};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Callers {
     /// Cycles, or nanoseconds.
-    pub unit: EventUnit,
+    pub(crate) unit: EventUnit,
     /// In the order of the snapshot; only chains whose sampled instruction is known.
-    pub charged: Vec<Charged>,
+    pub(crate) charged: Vec<Charged>,
     /// What all of these are.
-    pub total: Amount,
+    pub(crate) total: Amount,
     /// How the chains ended.
-    pub ends: Ends,
+    pub(crate) ends: Ends,
 }
 
 /// A part of the time of a chain, which one instruction spent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Charged {
     /// The instruction that spent it.
-    pub spender: At,
+    pub(crate) spender: At,
     /// The calls that led to it, innermost first. A call may be there several times.
-    pub calls: Vec<At>,
+    pub(crate) calls: Vec<At>,
     /// Samples and units of time.
-    pub amount: Amount,
+    pub(crate) amount: Amount,
 }
 
 impl Callers {
@@ -55,7 +55,8 @@ impl Callers {
             total: Amount::default(),
             ends: Ends::default(),
         };
-        let flows = Flows::new(map, estimated.counts());
+        let waits = Waits::new(snapshot, map, estimated.counts());
+        let has_time = estimated.time().is_some() || estimated.counts().waited.is_some();
         let walker = Walker::new(snapshot, map);
         let scale = scale(snapshot, estimated.counts(), event_idx);
         for chain in chains {
@@ -68,10 +69,10 @@ impl Callers {
                 callers.ends.unresolved = callers.ends.unresolved.saturating_add(chain.hits);
                 continue;
             };
-            // Without executions, samples stay where they are in the rest of the report, too.
-            let spenders = match estimated.time() {
-                Some(_) => spenders(snapshot, &flows, blocks, chain.event, here.0, here.1),
-                None => vec![(here, 1.0)],
+            // Without time, samples stay where they are in the rest of the report, too.
+            let spenders = match has_time {
+                true => waits.of(chain.event, here),
+                false => vec![(here, 1.0)],
             };
             // At the start of a function, the chain knows which of its calls it was.
             let led = calls

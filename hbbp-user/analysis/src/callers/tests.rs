@@ -136,7 +136,7 @@ fn callers_are_proved_by_the_code_that_they_called() {
         without_caller: 1,
         ..ends
     };
-    let cases: [(Sampled<'_>, &[u64], Ends); 9] = [
+    let cases: [(Sampled<'_>, &[u64], Ends); 10] = [
         // In the body of a function with a frame pointer, the top of the stack does not matter.
         ((0x14, 0x9, &[0x9], 1), &[0x4], ends),
         // A function without a frame has its return address on top of the stack, and its caller's above the frame pointer.
@@ -147,7 +147,9 @@ fn callers_are_proved_by_the_code_that_they_called() {
         // Between push and mov it is elsewhere.
         ((0x11, 0x9, &[0x9], 1), &[], without_caller),
         // A function that keeps another register has it elsewhere, and an outer function is not its caller.
-        ((0x2e, 0x9, &[0x9], 1), &[], without_caller),
+        ((0x29, 0x9, &[0x9], 1), &[], without_caller),
+        // Time after a call belongs to the return of the callee, which was called from there.
+        ((0x2e, 0x9, &[0x9], 1), &[0x29], without_caller),
         ((0x21, 0x2e, &[0x9], 1), &[0x29], Ends { cut_short: 1, ..ends }),
         // No call is there.
         ((0x14, 0, &[0xb], 1), &[], Ends { no_call: 1, ..ends }),

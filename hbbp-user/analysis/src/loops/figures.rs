@@ -28,6 +28,7 @@ use super::graph::Digraph;
 use super::natural::{Levels, NaturalLoop};
 use super::region::Region;
 use crate::time::{Amount, Time};
+use crate::touched::TouchedSums;
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_estimate::{BlockCount, BlockCounts, Figure, Method, Passed, Sum};
 use hbbp_model::addr::ImageAddr;
@@ -196,11 +197,12 @@ impl<'a> Instructions<'a> {
             };
             for region in members.of(part.block) {
                 if let Some(sum) = sums.get_mut(*region) {
-                    sum.add(part, block, f64::from(block.instructions), self.counts);
+                    sum.add(part, block, part.instructions(block), self.counts);
                 }
             }
         }
         self.add_stacks(&members, &mut sums);
+        self.add_slices(&members, &mut sums);
         for (region, sum) in regions.iter_mut().zip(&sums) {
             region.amount = Figure::new(sum.amount(), sum.variance(self.counts));
         }
@@ -208,27 +210,39 @@ impl<'a> Instructions<'a> {
 
     /// Adds what each resampled stack executed of the blocks that are counted by LBR.
     fn add_stacks(&self, members: &Members, sums: &mut [Sum]) {
-        let mut amounts = vec![0.0; sums.len()];
-        let mut touched: Vec<usize> = Vec::new();
+        let mut touched = TouchedSums::new(sums.len());
         for replicate in &self.counts.replicates {
             for run in &replicate.runs {
                 let blocks = self.counts.blocks.get(run.blocks.clone()).unwrap_or_default();
                 for (block, number) in blocks.iter().zip(run.blocks.clone()) {
                     let regions = members.of(number).iter().filter(|_| block.method == Method::Lbr);
                     for region in regions {
-                        let Some(amount) = amounts.get_mut(*region) else {
-                            continue;
-                        };
-                        if *amount <= 0.0 {
-                            touched.push(*region);
-                        }
-                        *amount += run.times * f64::from(block.instructions);
+                        touched.add(*region, run.times * f64::from(block.instructions));
                     }
                 }
             }
-            for region in touched.drain(..) {
-                if let Some((sum, amount)) = sums.get_mut(region).zip(amounts.get_mut(region)) {
-                    sum.add_stack(replicate.phase, std::mem::take(amount));
+            for (region, amount) in touched.take() {
+                if let Some(sum) = sums.get_mut(region) {
+                    sum.add_stack(replicate.phase, amount);
+                }
+            }
+        }
+    }
+
+    /// Adds the samples of each time slice, where figures are samples.
+    fn add_slices(&self, members: &Members, sums: &mut [Sum]) {
+        let mut touched = TouchedSums::new(sums.len());
+        let slices = self.counts.waited.iter().flat_map(|waited| &waited.slices);
+        for (nth, slice) in slices.enumerate() {
+            for (part, samples) in slice {
+                let block = self.counts.parts.get(*part).map(|part| part.block);
+                for region in block.map_or(&[][..], |block| members.of(block)) {
+                    touched.add(*region, *samples);
+                }
+            }
+            for (region, samples) in touched.take() {
+                if let Some(sum) = sums.get_mut(region) {
+                    sum.add_slice(self.counts, nth, samples);
                 }
             }
         }

@@ -153,8 +153,10 @@ impl<'a> Estimated<'a> {
     pub fn mix(&self, query: &Query, locations: &SourceLocations) -> Mix {
         let asked = self.time.as_ref().filter(|_| query.asks_time());
         pivot(
+            self.snapshot,
+            &self.map,
             &self.counts,
-            asked.map(|time| (time, self.snapshot, &self.map)),
+            asked,
             query,
             Keys::new(self.snapshot, &self.map, query, locations),
         )

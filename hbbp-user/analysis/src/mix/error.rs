@@ -15,22 +15,36 @@ pub(super) struct Sum {
     time: Amount,
     bytes: u64,
     blocks: u64,
-    /// The last block that added to it; parts are sorted by block.
-    last: Option<BlockId>,
+    /// The last part of a block that added to it; parts are sorted by block and instruction.
+    last: Option<(BlockId, Option<u32>)>,
 }
 
 impl Sum {
     /// Adds the count of a block for each of its instructions that belong here.
     pub(super) fn add(&mut self, part: &Part, block: &BlockCount, addend: &Addend, counts: &BlockCounts) {
         self.executions.add(part, block, addend.instructions, counts);
-        self.samples += part.hits * addend.instructions / f64::from(block.instructions.max(1));
+        // Samples that are figures belong to other instructions than they lie at ([`Self::add_landed`]).
+        if part.instruction.is_none() {
+            self.samples += part.hits * addend.instructions / f64::from(block.instructions.max(1));
+        }
         self.flops += part.count * addend.flops;
         // All processes that run a block add the same instructions of it to a sum, or none.
-        if 0.0 < part.count && self.last != Some(block.block) {
-            self.last = Some(block.block);
+        let here = Some((block.block, part.instruction));
+        if 0.0 < part.count && self.last != here {
             self.bytes += addend.bytes;
-            self.blocks += 1;
+            self.blocks += u64::from(self.last.map(|(block, _)| block) != Some(block.block));
+            self.last = here;
         }
+    }
+
+    /// Adds the samples at one of its instructions.
+    pub(super) fn add_landed(&mut self, hits: u64) {
+        self.samples += hits as f64;
+    }
+
+    /// Adds the samples of the next time slice that has some.
+    pub(super) fn add_slice(&mut self, counts: &BlockCounts, slice: usize, samples: f64) {
+        self.executions.add_slice(counts, slice, samples);
     }
 
     /// Adds the contribution of one resampled stack of a phase, in instructions.

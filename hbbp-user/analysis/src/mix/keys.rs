@@ -16,7 +16,7 @@ use super::dimension::{DependsOn, Dimension};
 use super::query::Query;
 use super::sites::{FunctionAt, Sites};
 use hbbp_code::blocks::{BlockId, BlockMap, Flow, Instruction};
-use hbbp_estimate::BlockCount;
+use hbbp_estimate::{BlockCount, Part};
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::{ProcessIdx, Snapshot, SourceLocations};
 
@@ -82,7 +82,7 @@ struct Sums {
 /// What a block adds to which sums.
 #[derive(Default)]
 struct Answer {
-    of: Option<(BlockId, ProcessIdx)>,
+    of: Option<(BlockId, ProcessIdx, Option<u32>)>,
     addends: Vec<Addend>,
     places: Places,
 }
@@ -171,17 +171,28 @@ impl<'a> Keys<'a> {
         (self.sums.rows.into_iter(), self.sums.columns.into_iter())
     }
 
-    /// What a block adds to which sums when `process` runs it.
-    pub(super) fn addends(&mut self, block: &BlockCount, process: ProcessIdx) -> &[Addend] {
+    /// What one execution of a part of a block adds to which sums.
+    pub(super) fn addends(&mut self, block: &BlockCount, part: &Part) -> &[Addend] {
+        self.addends_of(block, part.process, part.instruction)
+    }
+
+    /// The same of a block when `process` runs it: of one of its instructions, or of all.
+    pub(super) fn addends_of(
+        &mut self,
+        block: &BlockCount,
+        process: ProcessIdx,
+        instruction: Option<u32>,
+    ) -> &[Addend] {
         // Without the process in the query, the parts of one block add to the same sums.
         let process = if self.asks_process {
             process
         } else {
             ProcessIdx::KERNEL
         };
-        if self.answer.of != Some((block.block, process)) {
-            self.answer.of = Some((block.block, process));
-            self.find(block, process);
+        let of = (block.block, process, instruction);
+        if self.answer.of != Some(of) {
+            self.answer.of = Some(of);
+            self.find(block, process, instruction);
         }
         &self.answer.addends
     }
@@ -198,14 +209,16 @@ impl<'a> Keys<'a> {
         self.pairs.sums.get(pair).map_or(&[], Vec::as_slice)
     }
 
-    fn find(&mut self, block: &BlockCount, process: ProcessIdx) {
+    fn find(&mut self, block: &BlockCount, process: ProcessIdx, only: Option<u32>) {
         let by_instruction = self.depends_on == DependsOn::Instruction;
         let map = self.map;
         self.sites.enter(block, process);
         self.answer.addends.clear();
         self.answer.places.block += 1;
         let mut known = self.location_of_function();
-        for (at, instruction) in map.instructions(block.block).iter().enumerate() {
+        let instructions = map.instructions(block.block).iter().enumerate();
+        let wanted = instructions.filter(|(at, _)| only.is_none_or(|only| only as usize == *at));
+        for (at, instruction) in wanted {
             let location = match known {
                 Some(location) if !by_instruction => location,
                 _ => self.location(at, *instruction),

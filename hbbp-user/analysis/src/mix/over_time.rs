@@ -2,7 +2,8 @@
 //!
 //! A profile has its counts by interval, from one drain to the next. The executions of a block are spread over the
 //! intervals as the samples, or the streams, of the method that counts it. So all periods add up to the mix. Blocks
-//! that this method has not seen (their count comes from the flow) are spread as all others together.
+//! that this method has not seen (their count comes from the flow) are spread as all others together. Figures that are samples have
+//! their periods by instruction.
 
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
@@ -13,12 +14,9 @@ use super::keys::{Keys, SumOf};
 use super::query::Query;
 use hbbp_code::blocks::BlockId;
 use hbbp_code::locate::{AddressMap, TextIdx};
-use hbbp_estimate::{Method, Unit};
+use hbbp_estimate::{BlockCounts, Method, Part, Unit, Waited, time_slices};
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{EventIdx, Interval, Period, SourceLocations};
-
-/// Most periods; of more drains, neighbouring ones are one period. They fit next to names on a terminal.
-const MOST_PERIODS: usize = 60;
 
 /// When the blocks of a run were executed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,13 +24,15 @@ pub struct OverTime {
     /// The periods, in ns from the start of the first interval.
     pub periods: Vec<Range<u64>>,
     /// For each block of [`hbbp_estimate::BlockCounts::blocks`], its share in each period in which it was executed.
-    of_blocks: Vec<Vec<Part>>,
+    of_blocks: Vec<Vec<Share>>,
+    /// The same of each of [`hbbp_estimate::BlockCounts::parts`], where figures are samples.
+    of_parts: Vec<Vec<Share>>,
     /// The same of all blocks together.
-    of_all: Vec<Part>,
+    of_all: Vec<Share>,
 }
 
-/// A period, and its part of all, from 0 to 1.
-type Part = (usize, f64);
+/// A period, and its share of all, from 0 to 1.
+type Share = (usize, f64);
 
 /// A mix by period.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +52,14 @@ pub struct MixOverTime {
 impl OverTime {
     /// Spreads the counts of a run.
     pub fn new(run: &Estimated<'_>) -> Self {
-        let (periods, of_interval) = periods(&run.snapshot.intervals);
+        let intervals = &run.snapshot.intervals;
+        let slices = time_slices(intervals);
+        let periods = periods(intervals, &slices);
+        if let Some(waited) = &run.counts.waited {
+            return Self::of_samples(periods, &run.counts, waited);
+        }
+        let of_interval = slices.into_iter().enumerate();
+        let of_interval = of_interval.flat_map(|(period, intervals)| intervals.map(move |_| period));
         let mut hits = Hits {
             run,
             by_method: HashMap::new(),
@@ -92,11 +99,30 @@ impl OverTime {
         hits.spread(periods)
     }
 
-    /// The part of a block's executions in each period that has one; together 1.
-    pub fn parts(&self, block: usize) -> &[(usize, f64)] {
-        match self.of_blocks.get(block).map(Vec::as_slice) {
+    /// That of figures that are samples, whose instructions have periods of their own.
+    fn of_samples(periods: Vec<Range<u64>>, counts: &BlockCounts, waited: &Waited) -> Self {
+        let mut of_parts = vec![Vec::new(); counts.parts.len()];
+        for (period, slice) in waited.slices.iter().enumerate() {
+            for (part, samples) in slice {
+                let all = counts.parts.get(*part).map_or(0.0, |part| part.count);
+                if let Some(shares) = of_parts.get_mut(*part).filter(|_| 0.0 < all) {
+                    shares.push((period, samples / all));
+                }
+            }
+        }
+        Self {
+            periods,
+            of_parts,
+            ..Self::default()
+        }
+    }
+
+    /// The share in each period that has one of a part, by its index; together 1.
+    pub fn shares(&self, index: usize, part: &Part) -> &[(usize, f64)] {
+        let of_block = || self.of_blocks.get(part.block);
+        match self.of_parts.get(index).or_else(of_block).map(Vec::as_slice) {
             None | Some([]) => &self.of_all,
-            Some(parts) => parts,
+            Some(shares) => shares,
         }
     }
 
@@ -109,15 +135,15 @@ impl OverTime {
         let mut keys = Keys::new(run.snapshot, &run.map, &query, locations);
         let nothing = vec![0.0; self.periods.len()];
         let mut sums: Vec<Vec<f64>> = Vec::new();
-        for part in &run.counts.parts {
+        for (index, part) in run.counts.parts.iter().enumerate() {
             let Some(block) = run.counts.blocks.get(part.block) else {
                 continue;
             };
-            for addend in keys.addends(block, part.process) {
+            for addend in keys.addends(block, part) {
                 if sums.len() <= addend.sum {
                     sums.resize(addend.sum + 1, nothing.clone());
                 }
-                for (period, share) in self.parts(part.block) {
+                for (period, share) in self.shares(index, part) {
                     if let Some(sum) = sums.get_mut(addend.sum).and_then(|sums| sums.get_mut(*period)) {
                         *sum += part.count * addend.instructions * share;
                     }
@@ -148,26 +174,16 @@ impl OverTime {
     }
 }
 
-/// The periods, and the one of each interval. Parts of one drain are one period.
-fn periods(intervals: &[Interval]) -> (Vec<Range<u64>>, Vec<usize>) {
+/// When the slices of a run were, in ns from the start of its first interval.
+fn periods(intervals: &[Interval], slices: &[Range<usize>]) -> Vec<Range<u64>> {
     let start = intervals.first().map_or(0, |interval| interval.start);
-    let drains = intervals.iter().filter(|interval| !interval.continues).count();
-    let drains_each = drains.div_ceil(MOST_PERIODS).max(1);
-    let mut periods: Vec<Range<u64>> = Vec::new();
-    let mut of_interval = Vec::with_capacity(intervals.len());
-    let mut drain = 0_usize;
-    for interval in intervals {
-        let since = |time: u64| time.saturating_sub(start);
-        let begins = periods.is_empty() || !interval.continues;
-        if begins && drain.is_multiple_of(drains_each) {
-            periods.push(since(interval.start)..since(interval.end));
-        } else if let Some(last) = periods.last_mut() {
-            last.end = last.end.max(since(interval.end));
-        }
-        drain += usize::from(begins);
-        of_interval.push(periods.len().saturating_sub(1));
-    }
-    (periods, of_interval)
+    let period = |slice: &Range<usize>| {
+        let own = intervals.get(slice.clone()).unwrap_or_default();
+        let begin = own.first().map_or(start, |first| first.start);
+        let end = own.iter().map(|interval| interval.end).max().unwrap_or(begin);
+        begin.saturating_sub(start)..end.saturating_sub(start)
+    };
+    slices.iter().map(period).collect()
 }
 
 /// Samples and streams of blocks by period.
@@ -205,7 +221,7 @@ impl Hits<'_> {
 
     fn spread(self, periods: Vec<Range<u64>>) -> OverTime {
         let blocks = &self.run.counts.blocks;
-        let mut of_blocks: Vec<Vec<Part>> = vec![Vec::new(); blocks.len()];
+        let mut of_blocks: Vec<Vec<Share>> = vec![Vec::new(); blocks.len()];
         let mut of_all = vec![0.0; periods.len()];
         let mut hits: Vec<_> = self.by_method.into_iter().collect();
         // The order of a hash table is by chance, and that of a sum is not to be.
@@ -220,7 +236,7 @@ impl Hits<'_> {
                 }
             }
         }
-        let mut of_all: Vec<Part> = of_all
+        let mut of_all: Vec<Share> = of_all
             .into_iter()
             .enumerate()
             .filter(|(_, hits)| 0.0 < *hits)
@@ -232,6 +248,7 @@ impl Hits<'_> {
         OverTime {
             periods,
             of_blocks,
+            of_parts: Vec::new(),
             of_all,
         }
     }
@@ -242,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbouring_drains_share_a_period_and_parts_of_a_drain_too() {
+    fn periods_begin_and_end_with_their_drains() {
         let interval = |n: u64, continues| Interval {
             start: 100 + 10 * n,
             end: 110 + 10 * n,
@@ -250,10 +267,6 @@ mod tests {
             ..Interval::default()
         };
         let few = [interval(0, false), interval(1, true), interval(2, false)];
-        assert_eq!(periods(&few), (vec![0..20, 20..30], vec![0, 0, 1]));
-        let many: Vec<Interval> = (0..150).map(|n| interval(n, false)).collect();
-        let (many, of_interval) = periods(&many);
-        assert_eq!((many.len(), many.last()), (50, Some(&(1470..1500))));
-        assert_eq!(of_interval.get(..4), Some(&[0, 0, 0, 1][..]));
+        assert_eq!(periods(&few, &time_slices(&few)), [0..20, 20..30]);
     }
 }

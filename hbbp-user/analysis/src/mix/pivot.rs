@@ -13,35 +13,46 @@ use hashbrown::DefaultHashBuilder;
 use super::error::Sum;
 use super::keys::{Addend, Keys, SumOf};
 use super::query::{Query, Sort};
-use super::{Cell, Column, Dimension, Mix, Row};
+use super::{Cell, Column, Dimension, Mix, Row, Value};
 use crate::time::Time;
+use crate::touched::TouchedSums;
 use hbbp_code::blocks::{BlockId, BlockMap};
+use hbbp_code::locate::TextIdx;
 use hbbp_estimate::{BlockCount, BlockCounts, Method, ring};
 use hbbp_model::snapshot::{ProcessIdx, Snapshot};
 
 /// Sums up a mix.
 pub(super) fn pivot<'a>(
+    snapshot: &'a Snapshot,
+    map: &'a BlockMap,
     counts: &'a BlockCounts,
-    time: Option<(&'a Time, &'a Snapshot, &'a BlockMap)>,
+    time: Option<&'a Time>,
     query: &Query,
     keys: Keys<'a>,
 ) -> Mix {
     let mut table = Table {
+        snapshot,
+        map,
         counts,
-        time: time.map(|(time, ..)| time),
+        time,
         keys,
         sums: Vec::new(),
     };
     table.add_parts();
     table.add_stacks();
-    if let Some((time, snapshot, map)) = time {
-        table.add_time(time, snapshot, map);
+    table.add_slices();
+    table.add_landed();
+    if let Some(time) = time {
+        table.add_time(time);
     }
+    table.sums.resize_with(table.keys.sums().len(), Sum::default);
     table.mix(query)
 }
 
 /// The sums of all cells, rows, columns, and totals.
 struct Table<'a> {
+    snapshot: &'a Snapshot,
+    map: &'a BlockMap,
     counts: &'a BlockCounts,
     /// Where it is asked for.
     time: Option<&'a Time>,
@@ -56,7 +67,7 @@ impl Table<'_> {
             let Some(block) = self.counts.blocks.get(part.block) else {
                 continue;
             };
-            for addend in self.keys.addends(block, part.process) {
+            for addend in self.keys.addends(block, part) {
                 if self.sums.len() <= addend.sum {
                     self.sums.resize_with(addend.sum + 1, Sum::default);
                 }
@@ -71,66 +82,99 @@ impl Table<'_> {
     /// Adds the contribution of each resampled stack to the blocks that are counted by LBR.
     fn add_stacks(&mut self) {
         let mut known: HashMap<(usize, ProcessIdx), Vec<Addend>, DefaultHashBuilder> = HashMap::default();
-        let mut amounts = vec![0.0; self.sums.len()];
-        let mut touched: Vec<usize> = Vec::new();
+        let mut touched = TouchedSums::new(self.sums.len());
         for replicate in &self.counts.replicates {
             for run in &replicate.runs {
                 let blocks = self.counts.blocks.get(run.blocks.clone()).unwrap_or_default();
                 let numbered = blocks.iter().zip(run.blocks.clone());
                 for (block, number) in numbered.filter(|(block, _)| block.method == Method::Lbr) {
                     let addends = known.entry((number, run.process));
-                    let addends = addends.or_insert_with(|| self.keys.addends(block, run.process).to_vec());
+                    let addends =
+                        addends.or_insert_with(|| self.keys.addends_of(block, run.process, None).to_vec());
                     for addend in addends {
                         // A replicate executes nothing that no part has.
-                        if let Some(amount) = amounts.get_mut(addend.sum) {
-                            if *amount <= 0.0 {
-                                touched.push(addend.sum);
-                            }
-                            *amount += run.times * addend.instructions;
-                        }
+                        touched.add(addend.sum, run.times * addend.instructions);
                     }
                 }
             }
-            for at in touched.drain(..) {
-                if let (Some(sum), Some(amount)) = (self.sums.get_mut(at), amounts.get_mut(at)) {
-                    sum.add_stack(replicate.phase, *amount);
-                    *amount = 0.0;
+            for (sum, amount) in touched.take() {
+                if let Some(sum) = self.sums.get_mut(sum) {
+                    sum.add_stack(replicate.phase, amount);
                 }
             }
         }
     }
 
-    /// Adds the time at each instruction, also of blocks that no method saw.
-    fn add_time(&mut self, time: &Time, snapshot: &Snapshot, map: &BlockMap) {
-        for spent in &time.spent {
-            let Some(text) = map.text(spent.text) else {
-                continue;
-            };
-            let id = BlockId {
-                text: spent.text,
-                block: text.block_of(spent.instruction),
-            };
-            let range = text.block(id.block);
-            let found = self.counts.blocks.binary_search_by_key(&id, |count| count.block);
-            let found = found
-                .ok()
-                .and_then(|found| self.counts.blocks.get(found))
-                .copied();
-            let unseen = || BlockCount::unseen(id, ring(snapshot, map, id.text), range.end - range.start);
-            let at = spent.instruction.saturating_sub(range.start) as usize;
-            let sums = self
-                .keys
-                .sums_at(&found.unwrap_or_else(unseen), spent.process, at);
-            for sum in sums.iter().copied() {
-                if self.sums.len() <= sum {
-                    self.sums.resize_with(sum + 1, Sum::default);
+    /// Adds the samples of each time slice, where figures are samples.
+    fn add_slices(&mut self) {
+        let mut touched = TouchedSums::new(self.sums.len());
+        let slices = self.counts.waited.iter().flat_map(|waited| &waited.slices);
+        for (nth, slice) in slices.enumerate() {
+            for (part, samples) in slice {
+                let part = self.counts.parts.get(*part);
+                let block = part.and_then(|part| self.counts.blocks.get(part.block));
+                if let Some((part, block)) = part.zip(block) {
+                    for addend in self.keys.addends(block, part) {
+                        touched.add(addend.sum, *samples);
+                    }
                 }
+            }
+            for (sum, samples) in touched.take() {
                 if let Some(sum) = self.sums.get_mut(sum) {
-                    sum.add_time(spent);
+                    sum.add_slice(self.counts, nth, samples);
                 }
             }
         }
-        self.sums.resize_with(self.keys.sums().len(), Sum::default);
+    }
+
+    /// Adds the samples where they lie, where figures are samples.
+    fn add_landed(&mut self) {
+        for ip in self.counts.waited.iter().flat_map(|waited| &waited.landed) {
+            let text = self.map.text(ip.location.text);
+            if let Some(Ok(at)) = text.map(|text| text.find(ip.location.addr)) {
+                let place = (ip.location.text, at);
+                self.add_at(place, ip.process, |sum| sum.add_landed(ip.hits));
+            }
+        }
+    }
+
+    /// Adds the time at each instruction, also of blocks that no method saw.
+    fn add_time(&mut self, time: &Time) {
+        for spent in &time.spent {
+            let place = (spent.text, spent.instruction);
+            self.add_at(place, spent.process, |sum| sum.add_time(spent));
+        }
+    }
+
+    /// Adds to all sums that an instruction is in when `process` runs it.
+    fn add_at(&mut self, (idx, instruction): (TextIdx, u32), process: ProcessIdx, add: impl Fn(&mut Sum)) {
+        let Some(text) = self.map.text(idx) else {
+            return;
+        };
+        let id = BlockId {
+            text: idx,
+            block: text.block_of(instruction),
+        };
+        let range = text.block(id.block);
+        let found = self.counts.blocks.binary_search_by_key(&id, |count| count.block);
+        let found = found
+            .ok()
+            .and_then(|found| self.counts.blocks.get(found))
+            .copied();
+        let unseen = || {
+            let ring = ring(self.snapshot, self.map, idx);
+            BlockCount::unseen(id, ring, range.end - range.start)
+        };
+        let at = instruction.saturating_sub(range.start) as usize;
+        let sums = self.keys.sums_at(&found.unwrap_or_else(unseen), process, at);
+        for sum in sums.iter().copied() {
+            if self.sums.len() <= sum {
+                self.sums.resize_with(sum + 1, Sum::default);
+            }
+            if let Some(sum) = self.sums.get_mut(sum) {
+                add(sum);
+            }
+        }
     }
 
     fn mix(self, query: &Query) -> Mix {
@@ -169,6 +213,10 @@ impl Table<'_> {
                 total: cell(SumOf::Row(number)),
             })
             .collect();
+        // Samples lie after the instructions that they belong to: rows that have nothing else are shown where samples are.
+        if !query.values.contains(&Value::Samples) {
+            rows.retain(|row| 0.0 < row.total.amount || row.total.samples <= 0.0);
+        }
         let columns: Vec<Column> = columns.into_iter().map(|(_, column)| column).collect();
         sort(&mut rows, &columns, &query.sort);
         Mix {

@@ -42,7 +42,7 @@ macro_rules! values {
 values! {
     Executions, "executions", "Estimated executions or samples, the unit of the mix, with the standard error.";
     Share, "share", "Share of everything in the column, what filters exclude included.";
-    Samples, "samples", "Samples or streams that the figure rests on, spread evenly over the instructions of their blocks.";
+    Samples, "samples", "Samples or streams that the figure rests on: spread evenly over the instructions of their blocks, or of time where they lie.";
     Bytes, "bytes", "Bytes of distinct instructions that ran.";
     Blocks, "blocks", "Distinct basic blocks that ran.";
     Rate, "rate", "Amount per second of the run.";

@@ -3,11 +3,7 @@
 //! With them the cycles of an execution follow in one run (CPI), which OptiWISE needs two for (Guo et al., CGO 2024, section
 //! III): E(S_A) = N_A T_A f, with S_A samples, N_A executions, T_A cycles of one execution, and f samples per cycle.
 //!
-//! An imprecise sample is reported at the instruction that retires next, so its time belongs to the one before it ("attributing
-//! the samples on one instruction to its predecessor", the same section). A precise sample names the instruction itself. At the
-//! start of a block, the predecessors are the ends of the blocks that lead there, by how often each does; without a known one,
-//! the sample stays at its instruction. A string instruction is interrupted between two of its iterations, and its time is its
-//! own.
+//! Each sample belongs to the instruction that was waited for ([`Waits`]).
 //!
 //! Without such samples the cycles in branch records serve ([`branch_records`]).
 //!
@@ -19,11 +15,9 @@ mod branch_records;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
 
-use hbbp_decode::Decoder;
-
-use hbbp_code::blocks::{BlockMap, TextBlocks};
+use hbbp_code::blocks::BlockMap;
 use hbbp_code::locate::{Located, TextIdx};
-use hbbp_estimate::{BlockCounts, Figure, Flows, Unit, disjoint};
+use hbbp_estimate::{BlockCounts, Figure, Unit, Waits, disjoint};
 use hbbp_model::snapshot::{Event, EventIdx, EventUnit, ProcessIdx, Snapshot};
 
 /// The time that was sampled in addition to executions.
@@ -58,9 +52,9 @@ pub struct Spent {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Amount {
     /// Samples.
-    pub hits: f64,
+    pub(crate) hits: f64,
     /// Cycles, or nanoseconds.
-    pub units: f64,
+    pub(crate) units: f64,
 }
 
 impl AddAssign for Amount {
@@ -106,7 +100,7 @@ impl Time {
         let found = units.into_iter().map(|unit| (unit, sampled(unit)));
         let (unit, events) = { found }.find(|(_, events)| is_beside && !events.is_empty())?;
         let mut spent: BTreeMap<(TextIdx, u32, ProcessIdx), Amount> = BTreeMap::new();
-        let flows = Flows::new(map, counts);
+        let waits = Waits::new(snapshot, map, counts);
         let mut samples = 0.0;
         let apart: BTreeSet<ProcessIdx> = counts.parts.iter().map(|part| part.process).collect();
         let counted_as = |process: ProcessIdx| match counts.n_together {
@@ -122,14 +116,12 @@ impl Time {
                 continue;
             };
             let text = map.text(ip.location.text);
-            let Some((text, at)) = text.and_then(|text| Some((text, text.find(ip.location.addr).ok()?)))
-            else {
+            let Some(at) = text.and_then(|text| text.find(ip.location.addr).ok()) else {
                 continue;
             };
             samples += ip.hits as f64;
-            let spenders = spenders(snapshot, &flows, text, ip.event, ip.location.text, at);
             let process = counted_as(ip.process);
-            for ((text, instruction), share) in spenders {
+            for ((text, instruction), share) in waits.of(ip.event, (ip.location.text, at)) {
                 *spent.entry((text, instruction, process)).or_default() += Amount {
                     hits: share * ip.hits as f64,
                     units: scale * share * ip.weight as f64,
@@ -223,66 +215,6 @@ fn due_for_each(event: &Event) -> f64 {
 pub(crate) fn cpi(time: Figure, executions: Figure) -> Option<Figure> {
     let is_known = executions.std_error <= TOO_FEW * executions.value;
     time.over(executions).filter(|_| is_known)
-}
-
-/// The instructions that the time of a sample of this event at an instruction belongs to, each with its share.
-pub(crate) fn spenders(
-    snapshot: &Snapshot,
-    flows: &Flows<'_>,
-    blocks: &TextBlocks,
-    event: EventIdx,
-    text: TextIdx,
-    at: u32,
-) -> Vec<((TextIdx, u32), f64)> {
-    let event = snapshot.run.events.get(event.0 as usize);
-    let is_precise = event.is_some_and(|event| 0 < event.precise);
-    if is_precise || is_string(snapshot, blocks, text, at) {
-        vec![((text, at), 1.0)]
-    } else {
-        predecessors(flows, blocks, text, at)
-    }
-}
-
-/// Whether an instruction repeats itself by a prefix.
-fn is_string(snapshot: &Snapshot, blocks: &TextBlocks, text: TextIdx, at: u32) -> bool {
-    let found = blocks.instruction(at).and_then(|instruction| {
-        let text = snapshot.text.get(text.0 as usize)?;
-        let bits = snapshot.modules.get(text.module.0 as usize)?.kind.bits();
-        let from = instruction.offset as usize;
-        let bytes = text.bytes.get(from..from + usize::from(instruction.len))?;
-        let decoded = Decoder::try_with_ip(bits, bytes, 0).ok()?.decode();
-        Some(decoded.is_string_instruction() && (decoded.has_rep_prefix() || decoded.has_repne_prefix()))
-    });
-    found.unwrap_or(false)
-}
-
-/// The instructions executed right before one, each with its share.
-fn predecessors(
-    flows: &Flows<'_>,
-    blocks: &TextBlocks,
-    text: TextIdx,
-    at: u32,
-) -> Vec<((TextIdx, u32), f64)> {
-    let block = blocks.block_of(at);
-    let before = at.checked_sub(1);
-    if blocks.block(block).start < at {
-        return before.map_or_else(Vec::new, |before| vec![((text, before), 1.0)]);
-    }
-    let branches = flows.branches_to(text, &(at..at.saturating_add(1)));
-    let mut from: Vec<((TextIdx, u32), f64)> = branches
-        .iter()
-        .map(|branch| (branch.from, branch.executions))
-        .collect();
-    if let Some((before, block)) = before.zip(block.checked_sub(1)) {
-        from.push(((text, before), flows.crossing(text, block).executions));
-    }
-    from.retain(|(_, executions)| 0.0 < *executions);
-    let all: f64 = from.iter().map(|(_, executions)| executions).sum();
-    if from.is_empty() {
-        return vec![((text, at), 1.0)];
-    }
-    from.iter_mut().for_each(|(_, executions)| *executions /= all);
-    from
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub struct Vectors<'a> {
     /// What the values are.
     pub unit: Unit,
     /// Instructions of the estimate that are in no vector: of code that was patched or replaced while it was measured.
-    pub unshared: f64,
+    pub(crate) unshared: f64,
     /// The same of those whose hits are in no slice ([`Slices::left_out`]).
     pub outside: f64,
     /// The same of those that are in vectors.

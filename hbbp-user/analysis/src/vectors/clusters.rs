@@ -13,7 +13,7 @@ pub(crate) type Point = [f64; DIMENSIONS];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clusters {
     /// Centre of each cluster.
-    pub centres: Vec<Point>,
+    pub(crate) centres: Vec<Point>,
     /// Cluster of each point.
     pub labels: Vec<u32>,
     /// Sum of the squared distances of points from their centres.

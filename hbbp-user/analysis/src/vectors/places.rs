@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::mix::Estimated;
 use hbbp_code::blocks::BlockId;
 use hbbp_code::locate::AddressMap;
-use hbbp_estimate::{Method, Unit};
+use hbbp_estimate::{Method, Unit, Waits};
 use hbbp_model::addr::{Ring, Va};
 use hbbp_model::slices::{Code, Rings, Slices};
 use hbbp_model::snapshot::{EventIdx, EventUnit, Period, ProcessIdx};
@@ -114,9 +114,14 @@ impl Places {
         let mut addresses = AddressMap::new(estimated.snapshot);
         let last = estimated.snapshot.intervals.len().saturating_sub(1);
         addresses.set_interval(u32::try_from(last).unwrap_or(u32::MAX));
+        let waits = estimated
+            .counts
+            .waited
+            .as_ref()
+            .map(|_| Waits::new(estimated.snapshot, &estimated.map, &estimated.counts));
         for code in slices.code() {
             let process = process_of(&processes, code.tgid, code.exec_id, code.tid);
-            self.find(estimated, parts, code, process, &mut addresses);
+            self.find(estimated, parts, code, process, &mut addresses, waits.as_ref());
             self.ends
                 .push(u32::try_from(self.parts.len()).unwrap_or(u32::MAX));
         }
@@ -130,6 +135,7 @@ impl Places {
         code: &Code,
         process: ProcessIdx,
         addresses: &mut AddressMap<'_>,
+        waits: Option<&Waits<'_>>,
     ) -> Option<()> {
         let assignment = &estimated.counts.assignment;
         let event = EventIdx(code.event);
@@ -147,12 +153,19 @@ impl Places {
             return None;
         }
         let text = estimated.map.text(first.text)?;
-        let block = |addr| Some(text.block_of(text.find(addr).ok()?));
-        for block in block(first.addr)?..=block(last.addr)? {
-            let id = BlockId {
-                text: first.text,
-                block,
-            };
+        let (from, to) = (text.find(first.addr).ok()?, text.find(last.addr).ok()?);
+        let (text, blocks) = match waits {
+            // Of several blocks that share a sample, the one with most of it gets all.
+            Some(waits) => {
+                let found = waits.of(event, (first.text, from)).into_iter();
+                let ((text, at), _) = found.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+                let block = estimated.map.text(text)?.block_of(at);
+                (text, block..=block)
+            }
+            None => (first.text, text.block_of(from)..=text.block_of(to)),
+        };
+        for block in blocks {
+            let id = BlockId { text, block };
             self.parts.extend(
                 parts
                     .of(id, process)
@@ -208,12 +221,15 @@ impl Parts {
                 Ring::User => rings.user,
             };
             if wanted {
-                let number = u32::try_from(parts.amounts.len()).unwrap_or(u32::MAX);
-                parts.numbers.insert((count.block, part.process), number);
-                parts.methods.push(count.method);
-                parts
-                    .amounts
-                    .push((count.block, part.count * f64::from(count.instructions) * unit));
+                let next = u32::try_from(parts.amounts.len()).unwrap_or(u32::MAX);
+                let number = *parts.numbers.entry((count.block, part.process)).or_insert(next);
+                if number == next {
+                    parts.methods.push(count.method);
+                    parts.amounts.push((count.block, 0.0));
+                }
+                if let Some((_, amount)) = parts.amounts.get_mut(number as usize) {
+                    *amount += part.count * part.instructions(count) * unit;
+                }
             }
         }
         parts

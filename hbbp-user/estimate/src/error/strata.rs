@@ -19,18 +19,18 @@ use crate::sums::{add, over};
 
 /// The phases, and what was drawn of each.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Strata {
+pub(crate) struct Strata {
     /// Phase of each block in [`super::super::BlockCounts::blocks`].
-    pub of_block: Vec<usize>,
+    pub(crate) of_block: Vec<usize>,
     /// Samples of eventing IPs.
-    pub samples: Allocation,
+    pub(crate) samples: Allocation,
     /// Bootstrap replicates of stacks.
-    pub stacks: Allocation,
+    pub(crate) stacks: Allocation,
 }
 
 /// How many samples or stacks each phase has.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Allocation {
+pub(crate) struct Allocation {
     /// For each phase, the number of samples, and the part of the variance between phases that is random, from 0 to 1.
     phases: Vec<(f64, f64)>,
     /// Of all phases.

@@ -15,12 +15,14 @@
 //! ([`crate::Skid`]). Where streams were corrected, the sum is off by more than chance as well ([`super::correction`]).
 //! What counts of classes say of the sum leaves less to chance ([`crate::Ties`]). If too few replicates contain the
 //! sum, the formula above applies. Then n is the number of stacks, and h the number of streams divided by the design
-//! effect (as if all streams of a stack were equal).
+//! effect (as if all streams of a stack were equal). Where figures are samples, differences between time slices show the
+//! variance (`waited`).
 
 use super::correction::Correction;
 use super::spread::Spread;
 use super::strata::ByPhase;
 use crate::sums::over;
+use crate::waited::BetweenSlices;
 use crate::{BlockCount, BlockCounts, Method, Part, TiedSum};
 
 /// A sum of amounts from both methods.
@@ -35,6 +37,7 @@ pub struct Sum {
     /// Samples of eventing IPs in what was corrected, and its amount.
     sampled: [f64; 2],
     tied: TiedSum,
+    between: BetweenSlices,
 }
 
 /// A sum, and its squares, over draws by chance. Which phases they are of is told by the replicates, if at all.
@@ -80,6 +83,11 @@ impl Sum {
         self.spread.add(phase, instructions);
     }
 
+    /// Adds the samples of the next time slice that has some, where figures are samples.
+    pub fn add_slice(&mut self, counts: &BlockCounts, slice: usize, samples: f64) {
+        self.between.add(counts.slice_totals(), slice, samples);
+    }
+
     /// The sum, in the unit of the counts.
     pub fn amount(&self) -> f64 {
         self.ebs.sum() + self.lbr.sum
@@ -94,6 +102,9 @@ impl Sum {
 
     /// Its variance without what corrections may have left, which is alike in all runs of the same code.
     pub fn by_chance(&self, counts: &BlockCounts) -> f64 {
+        if counts.waited.is_some() {
+            return self.between.variance(counts.slice_totals(), self.amount());
+        }
         let strata = &counts.strata;
         let lbr = self.lbr.sum;
         let of_stacks = match self.spread.relative_variance(strata) {

@@ -85,7 +85,7 @@ pub struct Skid {
     /// Least and longest skid, in the time of a plain instruction.
     pub cycles: (f64, f64),
     /// Variance of the samples of a block over that of chance, at least 1.
-    pub dispersion: f64,
+    pub(crate) dispersion: f64,
     /// Instructions that all samples represent: as many as before they were traced back.
     pub all: f64,
     /// The share of the samples that count where they landed, as they are in more code than is traced.

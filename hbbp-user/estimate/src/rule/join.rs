@@ -76,6 +76,7 @@ pub(crate) fn join(
         parts.extend(chosen.iter().map(|c| Part {
             block: number,
             process: c.process,
+            instruction: None,
             hits: c.hits,
             count: evidence.executions(number, one.method, c.weight),
         }));

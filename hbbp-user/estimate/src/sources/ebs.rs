@@ -2,12 +2,12 @@
 //!
 //! An eventing IP in a block counts for the whole block:
 //! executions(block) = samples in the block x period / instructions in the block.
-//! Samples of a clock are spread over the instructions of their block in the same way, but remain samples.
+//! Samples of a clock belong to single instructions instead ([`crate::waited`]).
 
 use std::collections::BTreeMap;
 
 use super::counted::{Counted, ring, summed};
-use crate::{EventAssignment, Unit};
+use crate::EventAssignment;
 use hbbp_code::blocks::{BlockId, BlockMap, Flow, TextBlocks};
 use hbbp_code::locate::{Located, LocatedIp, Tally, TextIdx, Unresolved};
 use hbbp_model::addr::Ring;
@@ -92,23 +92,20 @@ pub(crate) fn sampled(snapshot: &Snapshot, located: &Located, map: &BlockMap) ->
 }
 
 impl Sampled {
-    /// The samples of the events that serve as EBS, sorted by (block, process). Executions are weighted by the periods of
-    /// their samples. Where the unit is samples, they are just counted; if the periods were adapted during the run, they are
-    /// weighted as well, and all together remain as many as there were.
+    /// The samples of the events that serve as EBS, weighted by their periods and sorted by (block, process).
     pub(crate) fn counts(&self, assignment: &EventAssignment) -> Vec<Counted> {
         let uses = |(event, _): &&(EventIdx, Counted)| assignment.uses_ips_of(*event);
         let serving = self.counts.iter().filter(uses);
-        let weighted = |(event, counted): &(EventIdx, Counted)| Counted {
-            weight: match assignment.unit {
-                Unit::Executions | Unit::RelativeExecutions => counted.weight,
-                Unit::TimeWeightedSamples | Unit::EventWeightedSamples => self
-                    .samples_by_weight
-                    .get(event)
-                    .map_or(counted.hits, |samples| counted.weight * samples),
-            },
-            ..*counted
-        };
-        summed(serving.map(weighted).collect())
+        summed(serving.map(|(_, counted)| *counted).collect())
+    }
+
+    /// Where figures are samples, the number of these. If periods were adapted during the run, they are weighted by them, and
+    /// all together remain as many as there were.
+    pub(crate) fn amount(&self, ip: &LocatedIp) -> f64 {
+        match self.samples_by_weight.get(&ip.event) {
+            Some(samples) => ip.weight as f64 * samples,
+            None => ip.hits as f64,
+        }
     }
 }
 
@@ -126,7 +123,13 @@ fn samples_by_weight(snapshot: &Snapshot) -> BTreeMap<EventIdx, f64> {
     adapted.filter_map(of).collect()
 }
 
-fn block(map: &BlockMap, ip: &LocatedIp, ring: Ring, unit: EventUnit) -> Result<BlockId, Unresolved> {
+/// The block of a sample, unless it hit no instruction or found the CPU halted.
+pub(crate) fn block(
+    map: &BlockMap,
+    ip: &LocatedIp,
+    ring: Ring,
+    unit: EventUnit,
+) -> Result<BlockId, Unresolved> {
     let text = map.text(ip.location.text).ok_or(Unresolved::NoText)?;
     let instruction = text.find(ip.location.addr)?;
     let by_time = matches!(unit, EventUnit::Nanoseconds | EventUnit::Cycles);

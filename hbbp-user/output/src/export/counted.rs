@@ -196,8 +196,9 @@ impl Counted<'_> {
             let text = block.and_then(|block| Some((block, self.map.text(block.block.text)?)));
             let wanted = text.filter(|(_, text)| is_in(only, text.module));
             wanted.into_iter().flat_map(move |(block, text)| {
-                let instructions = self.map.instructions(block.block).iter();
-                instructions.map(move |instruction| Executed {
+                let instructions = self.map.instructions(block.block).iter().zip(0..);
+                let executed = instructions.filter(|(_, at)| part.is_of(*at));
+                executed.map(move |(instruction, _)| Executed {
                     site: Site {
                         module: text.module,
                         addr: text.addr(*instruction),

@@ -98,6 +98,11 @@ pub(super) enum Warning {
         /// How many.
         n: u64,
     },
+    /// Time with interrupts off is at what turned them on.
+    InterruptsOff {
+        /// Its share of all samples.
+        share: f64,
+    },
     /// There are too few samples for small shares.
     FewSamples {
         /// Samples in the mix.
@@ -152,6 +157,7 @@ pub(super) fn warnings(
         warnings.push(Warning::Relative { events });
     }
     warnings.extend(misses.into_iter().map(Warning::Missed));
+    warnings.extend(interrupts_off(analysis));
     if 0 < accounting.counted.kernel {
         warnings.extend(of_kernel_text(&run.kernel_text));
     }
@@ -172,6 +178,15 @@ pub(super) fn warnings(
     warnings.extend(hottest(refused_in));
     warnings.extend(run.notes.iter().cloned().map(Warning::Note));
     warnings
+}
+
+/// Share of the time from which on it matters where time with interrupts off is charged.
+const MUCH_TIME: f64 = 0.01;
+
+/// Time with interrupts off whose code is not known.
+fn interrupts_off(analysis: &Analysis) -> Option<Warning> {
+    let share = analysis.counts.waited.as_ref()?.held_back;
+    (MUCH_TIME < share).then_some(Warning::InterruptsOff { share })
 }
 
 /// Functions that a sentence names.
@@ -282,6 +297,7 @@ impl Warning {
             Self::Traced { .. } => "samples.traced",
             Self::AsLanded => "samples.as_landed",
             Self::CountedTogether { .. } => "processes.together",
+            Self::InterruptsOff { .. } => "time.interrupts_off",
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",
             Self::Lost { .. } => "lost",

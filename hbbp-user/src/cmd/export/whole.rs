@@ -15,7 +15,7 @@ use hbbp_output::export::blocks::{write_assembly, write_blocks};
 use hbbp_output::export::callgrind::write_callgrind;
 use hbbp_output::export::chosen::ran_images;
 use hbbp_output::export::collapsed::write_collapsed;
-use hbbp_output::export::counted::{Counted, Only, Scale, WholeNumbers};
+use hbbp_output::export::counted::{Counted, Only, Scale, WholeNumbers, is_in};
 use hbbp_output::export::firefox::write_firefox;
 use hbbp_output::export::image::Written;
 use hbbp_output::export::pprof::write_pprof;
@@ -98,12 +98,14 @@ fn write(
     })
 }
 
-/// Source locations of executed instructions, read image by image: debug information of all together may be larger than
+/// Source locations of executed and of sampled instructions, read image by image: debug information of all together may be larger than
 /// memory.
 fn source_locations(counted: &Counted<'_>, only: Only<'_>, named: &[PathBuf]) -> SourceLocations {
     let mut by_module: BTreeMap<ModuleIdx, BTreeSet<ImageAddr>> = BTreeMap::new();
-    for executed in counted.executed_in(only) {
-        let Site { module, addr } = executed.site;
+    let executed = counted.executed_in(only).map(|executed| executed.site);
+    let sampled = counted.samples().into_keys().map(|(site, _)| site);
+    let wanted = sampled.filter(|site| is_in(only, site.module));
+    for Site { module, addr } in executed.chain(wanted) {
         by_module.entry(module).or_default().insert(addr);
     }
     let mut locations = SourceLocations::new();

@@ -111,9 +111,12 @@ impl Table {
             self.indices("kind.form"),
         );
         let mut sums = HashMap::new();
+        // Samples belong to single instructions.
+        let mut samples = self.real.get("instruction.amount").map(|all| all.iter());
         let counts = self.amounts("block.count").iter();
         for (count, size) in counts.zip(self.indices("block.size")) {
             for kind in kinds.by_ref().take(size) {
+                let count = samples.as_mut().map_or(count, |all| all.next().unwrap());
                 let value = self.document["forms"][forms[kind]][at].as_u64().unwrap();
                 *sums.entry(self.string(value as usize).to_owned()).or_default() += count;
             }

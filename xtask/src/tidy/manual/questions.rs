@@ -52,7 +52,7 @@ const QUESTIONS: [Question; 22] = [
         "May I compare mnemonics measured by a clock?",
         "trust/limits.md",
         "what-its-figures-cannot-say",
-        "spread evenly",
+        "waited for",
     ),
     question(
         "Why is so much kernel time in sti?",

@@ -1,6 +1,6 @@
 //! Samples and streams of small snapshots as amounts: by which source, what is discarded, and that sums close.
 
-use super::super::Dimension;
+use super::super::{Dimension, Value};
 use super::*;
 use hbbp_code::locate::PerRing;
 use hbbp_estimate::{Unit, rule::PAPER};
@@ -177,6 +177,43 @@ fn halted_samples_are_not_in_the_mix() {
             ("[kernel] idle".to_owned(), 2.0, 0.0)
         ]
     );
+}
+
+#[test]
+fn time_is_of_the_instruction_that_was_waited_for() {
+    let mut snapshot = snapshot(vec![event(EventUnit::Nanoseconds)]);
+    // After the second ADD and after the XOR, in four drains.
+    let drain = Interval {
+        ips: vec![ip(0, USER + 6, 80, 1), ip(0, USER + 8, 20, 1)],
+        ..Interval::default()
+    };
+    snapshot.intervals = vec![drain; 4];
+    let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
+    let mix = |values: Vec<Value>| {
+        let query = Query {
+            values,
+            ..Query::by([Dimension::Mnemonic])
+        };
+        estimated.mix(&query, &SourceLocations::new())
+    };
+    let of_time = mix(vec![Value::Executions, Value::Share]);
+    assert_eq!(
+        amounts(&of_time),
+        [("ADD".to_owned(), 0.0, 320.0), ("XOR".to_owned(), 0.0, 80.0)]
+    );
+    let errors = of_time.rows.iter().map(|row| row.cells[1].std_error.unwrap());
+    for error in errors {
+        // The root of 400 * 0.8 * 0.2.
+        assert!((error - 8.0).abs() < 0.1, "{error}");
+    }
+    // Samples are where they lie.
+    let landed = mix(vec![Value::Executions, Value::Samples]);
+    let landed: Vec<_> = landed
+        .rows
+        .iter()
+        .map(|row| (row.key[0].as_str(), row.cells[1].samples))
+        .collect();
+    assert_eq!(landed, [("ADD", 0.0), ("XOR", 320.0), ("JNE", 80.0)]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A document of JSON names what occurs: strings, classes of instructions, functions and modules. Numbers follow it in
 //! columns ([`super::columns`]). Each text is stored once, and disassembly in parts ([`super::template`]), so that the
 //! code of a whole system fits into a page. Indices count from 0; every text is an index into `strings`. The sums that
-//! the page shows are sums of `block.count` over instructions, so that they equal those of the other formats.
+//! the page shows are sums over instructions, of `block.count`, or of `instruction.amount` where figures are samples. So they
+//! equal those of the other formats.
 
 use std::collections::HashMap;
 
@@ -167,6 +168,9 @@ impl Table<'_> {
             "instruction.kind",
             self.instructions.iter().copied().map(u64::from),
         );
+        if !self.samples.is_empty() {
+            columns.double("instruction.amount", self.samples.iter().copied());
+        }
         columns.unsigned("instruction.numbers", self.numbers.iter().copied());
         // Most branches stay in their function, and callees are often neighbours.
         let calls = self.calls.iter();

@@ -8,7 +8,7 @@ use super::template::Template;
 use hbbp_analysis::annotate::{formatter, write_instruction};
 use hbbp_analysis::mix::{Analysis, OverTime, block_mitigations};
 use hbbp_code::blocks::{BlockId, Flow, FormIdx, Instruction, TextBlocks};
-use hbbp_estimate::BlockCount;
+use hbbp_estimate::{BlockCount, BlockCounts};
 use hbbp_model::addr::{ImageAddr, Ring};
 use hbbp_model::names::Demangle;
 use hbbp_model::snapshot::{Module, ModuleIdx, Snapshot, Text};
@@ -70,6 +70,8 @@ pub(super) struct Table<'a> {
     pub(super) blocks: Vec<PageBlock>,
     /// The kinds of all instructions of all blocks, one after the other.
     pub(super) instructions: Vec<u32>,
+    /// What each of them has, where figures are samples.
+    pub(super) samples: Vec<f64>,
     /// The values of their marks for numbers.
     pub(super) numbers: Vec<u64>,
     /// The functions of their marks, each after the one that it is named in.
@@ -92,6 +94,7 @@ impl<'a> Table<'a> {
             formatters: HashMap::new(),
             blocks: Vec::new(),
             instructions: Vec::new(),
+            samples: Vec::new(),
             numbers: Vec::new(),
             calls: Vec::new(),
             amounts: HashMap::new(),
@@ -108,7 +111,8 @@ impl<'a> Table<'a> {
             {
                 let before = self.instructions.len();
                 self.add(block, text, decoded);
-                self.add_periods(number, block, before);
+                self.add_samples(number, &analysis.counts, before);
+                self.add_periods(number, &analysis.counts, before);
             }
         }
     }
@@ -151,20 +155,36 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Adds what each of the instructions from `before` on has, which are those of a block, where figures are samples.
+    fn add_samples(&mut self, number: usize, counts: &BlockCounts, before: usize) {
+        if counts.waited.is_none() {
+            return;
+        }
+        self.samples.resize(self.instructions.len(), 0.0);
+        let samples = self.samples.get_mut(before..).unwrap_or_default();
+        for part in counts.parts_of(number) {
+            let at = part.instruction.and_then(|at| samples.get_mut(at as usize));
+            at.into_iter().for_each(|sum| *sum += part.count);
+        }
+    }
+
     /// Adds the instructions from `before` on, which are those of a block, to the periods in which it was executed.
-    fn add_periods(&mut self, number: usize, block: &BlockCount, before: usize) {
-        let Some(over_time) = self.over_time else {
+    fn add_periods(&mut self, number: usize, counts: &BlockCounts, before: usize) {
+        let (Some(over_time), Some(block)) = (self.over_time, counts.blocks.get(number)) else {
             return;
         };
-        for kind in self.instructions.get(before..).unwrap_or_default() {
-            let form = self
-                .kinds
-                .keys
-                .get(*kind as usize)
-                .map_or(0, |(_, form, _)| *form);
-            for (period, part) in over_time.parts(number) {
-                let amount = self.amounts.entry((*period, block.ring, form));
-                *amount.or_default() += block.chosen().count * part;
+        let first = counts.parts.partition_point(|part| part.block < number);
+        let parts = counts.parts_of(number);
+        let kinds = self.instructions.get(before..).unwrap_or_default();
+        for (part, index) in parts.iter().zip(first..) {
+            let kinds = kinds.iter().zip(0..).filter(|(_, at)| part.is_of(*at));
+            for (kind, _) in kinds {
+                let kind = self.kinds.keys.get(*kind as usize);
+                let form = kind.map_or(0, |(_, form, _)| *form);
+                for (period, share) in over_time.shares(index, part) {
+                    let amount = self.amounts.entry((*period, block.ring, form));
+                    *amount.or_default() += part.count * share;
+                }
             }
         }
     }

@@ -117,6 +117,12 @@ impl Warning {
                  their own would take too much memory",
                 several(*n, "process image")
             ),
+            Self::InterruptsOff { share } => write!(
+                f,
+                "{:.2} % of the time is at kernel code that turns interrupts on: it passed before that, with interrupts off, where \
+                 the clock cannot see",
+                100.0 * share
+            ),
             Self::FewSamples { n: 1 } => f.write_str("only 1 sample: nothing can be concluded"),
             Self::FewSamples { n } => {
                 write!(

@@ -111,7 +111,10 @@ const fn about(warning: &Warning) -> Fact {
         Warning::Missed(Miss::Resolved { .. }) => Fact::Unresolved,
         Warning::Missed(Miss::Completeness { .. }) | Warning::UnevenCpu { .. } => Fact::Missing,
         Warning::Multiplexed { .. } => Fact::Missing,
-        Warning::Imprecise { .. } | Warning::AsLanded | Warning::Traced { .. } => Fact::Skid,
+        Warning::Imprecise { .. }
+        | Warning::AsLanded
+        | Warning::Traced { .. }
+        | Warning::InterruptsOff { .. } => Fact::Skid,
         Warning::FewSamples { .. } | Warning::Missed(Miss::NoSamples) => Fact::Few,
         Warning::Missed(Miss::Residual { .. })
         | Warning::Balanced { .. }
@@ -157,6 +160,7 @@ fn weight(warning: &Warning, run: &Measured<'_>) -> f64 {
         Warning::Balanced { excess } => *excess,
         Warning::Lengths { by } => by.abs(),
         Warning::Traced { landed, .. } => *landed,
+        Warning::InterruptsOff { share } => *share,
         // The standard error of a half.
         Warning::FewSamples { n } => 0.5 / (*n as f64).sqrt(),
         Warning::Unexplained { n } => {

@@ -56,15 +56,15 @@ function codeOf(f, ofFunction) {
   const versions = [...new Set(blocks.map(block => B.since[block]))].sort((a, b) => a - b);
   const seen = new Map(), heads = ['count', '±', 'EBS', 'LBR', 'source', 'share', 'loops', 'offset', 'instruction'];
   const parts = versions.map(since => {
-    const mine = blocks.filter(block => B.since[block] === since), most = mine.reduce((most, block) => Math.max(most, B.count[block]), 0) || 1;
+    const mine = blocks.filter(block => B.since[block] === since), most = mine.reduce((most, block) => largest(most, block), 0) || 1;
     const lines = mine.flatMap(block => instructions(block).map((line, at) => ({...line, block, at})));
     const earlier = new Map(seen), body = el('tbody'), rounds = loops(lines);
     for (const {offset, text} of lines) seen.set(offset, text);
     const rows = lines.map(({offset, text, block, at}) => () => {
-      const figures = at ? ['', '', '', '', ''] : ofBlock(block), changed = earlier.has(offset) && earlier.get(offset) !== text;
+      const figures = I.amount ? ofSamples(block, at) : at ? ['', '', '', '', ''] : ofBlock(block), changed = earlier.has(offset) && earlier.get(offset) !== text;
       const strokes = rounds.map(({from, to}) => from === offset ? '┌' : to === offset ? '└' : from < offset && offset < to ? '│' : ' ');
       return el('tr', {className: (at ? '' : 'leader') + (changed ? ' changed' : '')}, ...figures.map(textContent => el('td', {textContent})),
-        at ? el('td') : bar(B.count[block] / most), el('td', {className: 'text', textContent: strokes.reverse().join('')}),
+        at && !I.amount ? el('td') : bar(countOf(block, first[block] + at) / most), el('td', {className: 'text', textContent: strokes.reverse().join('')}),
         el('td', {textContent: '+0x' + offset.toString(16)}), el('td', {className: 'text', textContent: (changed ? '≠ ' : '') + text}));
     });
     const names = heads.map(textContent => el('th', {textContent, scope: 'col', className: textContent === 'instruction' ? 'name' : ''}));
@@ -78,6 +78,16 @@ function codeOf(f, ofFunction) {
     el('p', {className: 'soft', textContent: `${S[module.name]}, at 0x${start.toString(16)}; counts are ${D.head.unitWords}; code that was not seen to run is left out`}),
     versions.length > 1 ? el('p', {textContent: 'This code was patched during the run; ≠ marks what differs from the version before.'}) : '',
     el('div', {className: 'versions'}, ...parts));
+}
+// The largest count of the instructions of a block and of others.
+function largest(most, block) {
+  for (let i = first[block]; i < first[block + 1]; i++) most = Math.max(most, countOf(block, i));
+  return most;
+}
+// Samples belong to single instructions.
+function ofSamples(block, at) {
+  const mine = I.amount[first[block] + at];
+  return [mine ? amount(mine) : '', '', '', '', at ? '' : place.source(block)];
 }
 // Executions with their error, what each method counted, and which counts.
 function ofBlock(block) {

@@ -66,6 +66,8 @@ const place = {
   source: block => B.method[block] ? 'LBR' : 'EBS',
 };
 const dimensions = [...Object.keys(place), ...D.attributes];
+// What an instruction has: of executions, as many as its block; of samples, its own.
+const countOf = (block, i) => I.amount ? I.amount[i] : B.count[block];
 const amountOf = block => B.count[block] * B.size[block];
 const total = RINGS.map(() => 0);
 for (let block = 0; block < n; block++) total[B.ring[block]] += amountOf(block);

@@ -1,7 +1,7 @@
 // Figures as text, and amounts by class with their colours.
 const group = new Intl.NumberFormat('en-US', {maximumFractionDigits: 0});
 function amount(value) {
-  // Samples are spread over the instructions of their block.
+  // Samples can be divided among several predecessors.
   if (0 < value && value < 100 && value !== Math.round(value)) return value.toFixed(value < 10 ? 2 : 1);
   if (value < 1e7) return group.format(Math.round(value));
   const scale = [[1e15, 'P'], [1e12, 'T'], [1e9, 'G'], [1e6, 'M']].find(([by]) => by <= value);
@@ -34,7 +34,7 @@ function addByClass(sums, blocks, name) {
   const at = D.attributes.indexOf(name);
   for (const block of blocks) for (let i = first[block]; i < first[block + 1]; i++) {
     const key = D.forms[formOf[i]][at];
-    sums.set(key, (sums.get(key) || 0) + B.count[block]);
+    sums.set(key, (sums.get(key) || 0) + countOf(block, i));
   }
   return sums;
 }

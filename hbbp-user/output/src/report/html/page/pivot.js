@@ -30,7 +30,7 @@ function sums({rows, cols, filter}) {
     if (half < 0) continue;
     for (let i = first[block]; i < first[block + 1]; i++) {
       const form = forms.of[formOf[i]];
-      if (0 <= form) cells.set(half * width + form, (cells.get(half * width + form) || 0) + B.count[block]);
+      if (0 <= form) cells.set(half * width + form, (cells.get(half * width + form) || 0) + countOf(block, i));
     }
   }
   const lines = new Map(), byCol = new Map();

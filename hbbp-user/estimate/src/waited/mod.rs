@@ -1,0 +1,27 @@
+//! The instructions that samples of time belong to: those that were waited for.
+//!
+//! An imprecise sample is reported at the instruction that retires next, so its time belongs to the one executed before it
+//! (Guo et al., OptiWISE, CGO 2024, section III: "attributing the samples on one instruction to its predecessor"). A precise
+//! sample names the instruction itself. A string instruction is interrupted between two of its iterations, and its time is its
+//! own.
+//!
+//! Within a block, the predecessor is the instruction above. At the start of a block it is the end of a block that leads there:
+//! by how often recorded branches and streams did, or without these by the code ([`ways_in`]). Without a known predecessor
+//! the sample stays at its instruction. Time with interrupts off is sampled where they are turned on ([`interrupts`]).
+
+mod attributed;
+mod between;
+mod interrupts;
+mod samples;
+mod slices;
+mod waits;
+mod ways_in;
+
+pub(crate) use attributed::Attributed;
+pub(crate) use between::BetweenSlices;
+pub use samples::Waited;
+pub use slices::time_slices;
+pub use waits::Waits;
+
+#[cfg(test)]
+mod tests;
