@@ -139,7 +139,7 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     assert!(Path::new(&program).exists());
 }
 
-/// Annotated code has the lines of its source beside it, unless the file was changed after the run.
+/// Annotated code has the lines of its source next to it, unless the file was changed after the run.
 #[test]
 fn annotated_code_has_its_source() {
     let Some(_kernel) = kernel() else { return };

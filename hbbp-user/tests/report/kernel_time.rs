@@ -163,7 +163,7 @@ fn kernel_code_counts_for_its_processes() {
     }
 }
 
-/// Where its streams do not tell, samples do.
+/// Where the streams are counted once, samples show their processes.
 #[test]
 fn kernel_streams_are_divided_by_samples() {
     let snapshot = divided_by_samples(program::stacked(), [0, 3, 1]);

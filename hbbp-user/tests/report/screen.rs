@@ -58,7 +58,7 @@ fn screen_without_samples_says_so() {
 
 /// Samples of an idle CPU are no samples of code; the screen and its warning count the latter alike.
 #[test]
-fn samples_of_idle_cpus_are_counted_apart() {
+fn samples_of_idle_cpus_are_not_of_code() {
     let mut snapshot = program::clocked();
     let kernel = snapshot
         .text

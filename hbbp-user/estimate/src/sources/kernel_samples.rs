@@ -273,8 +273,9 @@ mod tests {
         KernelSamples::new(&snapshot, &map, &seen, samples).divided(&seen, streams)
     }
 
+    /// A function without samples is divided as its module, a module without any as the kernel.
     #[test]
-    fn functions_are_divided_by_their_samples_else_as_what_they_are_part_of() {
+    fn functions_are_divided_by_their_samples() {
         let samples = [counted(0, 0, 2.0), counted(0, 1, 6.0), counted(3, 1, 9.0)];
         let expected = [
             counted(0, 0, 20.0),

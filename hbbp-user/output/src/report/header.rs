@@ -179,7 +179,7 @@ fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
     Some(methods.iter().map(in_words).collect::<Vec<_>>().join(", ")).filter(|_| stacks && 0.0 < total)
 }
 
-/// How the kernel's streams are divided between processes; `None` where their stacks tell, or nothing does.
+/// How the kernel's streams are divided between processes; `None` where their stacks show it, or nothing does.
 fn kernel_processes_in_words(analysis: &Analysis) -> Option<String> {
     let of_streams = |share: &MethodShare| share.method == Method::Lbr && 0.0 < share.kernel;
     let samples = analysis.counts.kernel_samples;
