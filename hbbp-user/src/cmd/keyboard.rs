@@ -3,9 +3,12 @@
 //! The library that reads keys tries again for ever when a terminal is gone, as reading it then gives no bytes, or an error
 //! (crossterm 0.29, `UnixInternalEventSource::try_read`). So the terminal is waited for here, and no key is read of one that
 //! hung up.
+//!
+//! It also waits for changes of the terminal alone, and forgets the change that comes together with the signal of another size:
+//! that key would be read with the next one. It is woken again for a key that is still there.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Stdin};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use anyhow::Context as _;
 use ratatui::crossterm::event::{self, Event};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 /// What a terminal that is gone shows, whoever waits for what.
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
@@ -63,16 +67,34 @@ impl Keyboard {
         }
         // Bytes that are there may be no whole key.
         thread::sleep(PART_OF_A_KEY);
+        self.wake_reader();
         Ok(Heard::Nothing)
+    }
+
+    /// Wakes the library where it left a key: whoever sets the attributes of a terminal, even as they were, wakes all who wait
+    /// for it (`n_tty_set_termios` in drivers/tty/n_tty.c, Linux v6.12).
+    fn wake_reader(&self) {
+        let input = io::stdin();
+        let keys = self.keys(&input);
+        let mut ends = [PollFd::from_borrowed_fd(keys, PollFlags::IN)];
+        let has_key = poll(&mut ends, Some(&Timespec::default()));
+        if has_key.is_ok_and(|n| 0 < n)
+            && let Ok(attributes) = tcgetattr(keys)
+        {
+            // Where it fails, the key is read with the next one.
+            let _ = tcsetattr(keys, OptionalActions::Now, &attributes);
+        }
+    }
+
+    fn keys<'a>(&'a self, input: &'a Stdin) -> BorrowedFd<'a> {
+        let of_session = self.of_session.as_ref();
+        of_session.map_or(input.as_fd(), |file| file.as_fd())
     }
 
     /// Whether the terminal is gone, after up to some time, until it has something to say.
     pub(super) fn is_gone(&self, time: Duration) -> bool {
         let (input, output) = (io::stdin(), io::stdout());
-        let keys: BorrowedFd<'_> = self
-            .of_session
-            .as_ref()
-            .map_or(input.as_fd(), |file| file.as_fd());
+        let keys = self.keys(&input);
         let mut ends = [
             PollFd::from_borrowed_fd(keys, PollFlags::IN),
             PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty()),

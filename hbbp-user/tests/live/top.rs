@@ -50,6 +50,12 @@ impl Terminal {
         assert!(sent.status.success(), "{sent:?}");
     }
 
+    /// A key right after another width of the screen.
+    fn resize_and_press(&self, width: &str, key: &str) {
+        let done = self.tmux(&["resize-window", "-x", width, ";", "send-keys", key]);
+        assert!(done.status.success(), "{done:?}");
+    }
+
     fn screen(&self) -> String {
         String::from_utf8(self.tmux(&["capture-pane", "-p"]).stdout).unwrap()
     }
@@ -109,8 +115,6 @@ fn keys_drive_the_screen_and_the_terminal_is_left_as_it_was() {
     }
     assert_code_is_shown(&terminal);
     terminal.tmux(&["resize-window", "-x", "200", "-y", "60"]);
-    // Drawn in full, as crossterm drops a key that comes together with the signal of another size, until the next key comes
-    // (0.29, `UnixInternalEventSource::try_read`).
     terminal.until("a large screen", |screen| {
         let last = screen.lines().nth(59);
         last.is_some_and(|keys| keys.contains("w save"))
@@ -130,6 +134,27 @@ fn keys_drive_the_screen_and_the_terminal_is_left_as_it_was() {
     terminal.keys(&["q"]);
     let end = terminal.until("an end", |screen| screen.contains("terminal as before"));
     assert!(end.contains("code 0") && !end.contains("FUNCTIONS"), "{end}");
+}
+
+/// Keys that come together with the signal of another size are not left until the next key.
+#[test]
+fn keys_pressed_while_the_screen_is_resized_count() {
+    let Some(_kernel) = kernel() else { return };
+    let Some(terminal) = Terminal::open(80, 24) else {
+        return;
+    };
+    let _load = Load::syscalls();
+    let folder = tempfile::tempdir().unwrap();
+    terminal.keys(&[&started(folder.path().to_str().unwrap()), "Enter"]);
+    terminal.until("functions", |screen| screen.contains("FUNCTIONS by share"));
+    for round in 0..12 {
+        let (key, title) = [("m", "MODULES"), ("f", "FUNCTIONS")][round % 2];
+        let width = (100 + round).to_string();
+        terminal.resize_and_press(&width, key);
+        terminal.until(title, |screen| screen.contains(&format!("{title} by share")));
+    }
+    terminal.keys(&["q"]);
+    terminal.until("an end", |screen| screen.contains("terminal as before"));
 }
 
 /// From the table of functions: the kernel alone, a filter, a frozen screen, the code of a function, and back.
