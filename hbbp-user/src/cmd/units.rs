@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn time_and_executions_have_no_sum_and_neither_have_two_kinds_of_time() {
+    fn time_and_executions_have_no_sum_nor_two_kinds_of_time() {
         let clock = (
             run(EventUnit::Nanoseconds),
             assignment(Unit::TimeWeightedSamples, 1),

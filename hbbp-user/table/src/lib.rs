@@ -35,6 +35,12 @@ struct Columns {
     class: ClassColumns,
     bytes: BinaryBuilder,
     method: Words,
+    amounts: AmountColumns,
+}
+
+/// The columns of what was counted.
+#[derive(Default)]
+struct AmountColumns {
     amount: Float64Builder,
     unit: Words,
     samples: UInt64Builder,
@@ -155,7 +161,7 @@ impl Columns {
             (&mut self.class.extension, &row.class.extension),
             (&mut self.class.category, &row.class.category),
             (&mut self.method, row.method),
-            (&mut self.unit, counted.counts.assignment.unit.id()),
+            (&mut self.amounts.unit, counted.counts.assignment.unit.id()),
         ];
         for (column, word) in words {
             column.append(word).map_err(io::Error::other)?;
@@ -163,8 +169,8 @@ impl Columns {
         self.address.append_value(row.site.addr.0);
         self.pid.append_value(pid);
         self.bytes.append_value(row.bytes);
-        self.amount.append_value(amount);
-        self.samples.append_value(samples);
+        self.amounts.amount.append_value(amount);
+        self.amounts.samples.append_value(samples);
         Ok(())
     }
 
@@ -182,9 +188,9 @@ impl Columns {
             ("category", &mut self.class.category),
             ("bytes", &mut self.bytes),
             ("method", &mut self.method),
-            ("amount", &mut self.amount),
-            ("unit", &mut self.unit),
-            ("samples", &mut self.samples),
+            ("amount", &mut self.amounts.amount),
+            ("unit", &mut self.amounts.unit),
+            ("samples", &mut self.amounts.samples),
         ];
         let arrays: Vec<(&str, ArrayRef)> = columns
             .into_iter()
