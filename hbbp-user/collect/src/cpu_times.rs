@@ -112,7 +112,7 @@ mod tests {
 
     /// In the format of Linux 6.12; a guest runs on the first CPU.
     #[test]
-    fn guests_have_the_time_that_they_ran() {
+    fn guests_have_their_time() {
         let counter = |cpu| Counter {
             cpu: Some(cpu),
             ..Counter::default()

@@ -17,7 +17,7 @@ use object::{Object as _, ObjectSection as _};
 
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 
-/// A way to decode, which returns the number of instructions. Bytes that are none are skipped one by one, as all callers do.
+/// The loop of a decoder, which returns the number of instructions. Bytes that are none are skipped one by one, as all callers do.
 type Decode = fn(&[u8], u64) -> usize;
 
 /// The offset after the first byte of an instruction.

@@ -102,7 +102,7 @@ pub(crate) fn with_operands(evex: &Evex<'_>) -> Option<Rewritten> {
     Some(Rewritten::new(modern(evex, older), evex.head(), head, evex.tail))
 }
 
-/// What the text of an instruction has besides its operands.
+/// What the text of an instruction has in addition to its operands.
 pub(crate) fn decorations(evex: &Evex<'_>) -> Decorations {
     let is_conditional = conditional(evex).is_some();
     let is_move = matches!(evex.opcode, 0x40..=0x4f);

@@ -1,4 +1,4 @@
-//! What the text of an instruction has besides the operands of the nearest one.
+//! What the text of an instruction has in addition to the operands of the nearest one.
 
 /// What is added to the operands, or changed in them.
 #[derive(Clone, Copy, Debug, Default)]

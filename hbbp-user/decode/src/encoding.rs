@@ -67,7 +67,7 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    /// What its text has besides the operands of [`Self::with_operands`].
+    /// What its text has in addition to the operands of [`Self::with_operands`].
     pub(crate) fn decorations(&self, modern: Modern) -> Decorations {
         match self {
             Self::Evex(evex) if evex.map() == apx::MAP => apx::decorations(evex),
