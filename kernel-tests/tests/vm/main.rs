@@ -45,6 +45,7 @@ mod suite;
 mod support;
 mod taken;
 mod text;
+mod time;
 mod totals;
 mod truth;
 mod vectors;
