@@ -63,13 +63,9 @@ fn hot_bpf_program_has_mnemonics_and_the_bytes_of_its_jit_dump() {
     let (imul, xor, add) = (amount("IMUL"), amount("XOR"), amount("ADD"));
     let kernel = number(&report["accounting"]["in_mix"]["kernel"]);
     println!("IMUL {imul}, XOR {xor}, ADD {add} of {kernel} kernel samples");
-    // Each instruction of the program has the same share, except an XOR at its start with one or two samples in a run. This
-    // process executes little else.
+    // This process executes little else. A multiplication takes several cycles, and each instruction waits for the one before it.
     assert!(kernel < 3 * (imul + xor + add), "{report:#}");
-    assert!(
-        imul.abs_diff(xor) <= 10 && xor.abs_diff(add) <= 10,
-        "{imul} {xor} {add}"
-    );
+    assert!(0 < add && xor.max(add) < imul, "{imul} {xor} {add}");
 }
 
 /// Code of programs has the kernels starts and ends before the next.
