@@ -28,6 +28,8 @@ struct Manager {
     ending: &'static str,
     /// What Debian needs for it.
     packages: &'static [&'static str],
+    /// Makes what a system of this manager has.
+    prepare: &'static str,
     /// Takes the path of the package.
     install: &'static str,
     remove: &'static str,
@@ -36,14 +38,17 @@ struct Manager {
 const DPKG: Manager = Manager {
     ending: ".deb",
     packages: &[],
+    prepare: "true",
     install: "dpkg --install",
     remove: "dpkg --purge hbbp-sys",
 };
 
-/// Debian's rpm asks whether it is meant, and does not know that Debian has `/bin/sh`.
+/// Debian's rpm asks whether it is meant, and does not know that Debian has `/bin/sh`. Its packages have no directory that
+/// several of them use: the system has these (Fedora's packages `filesystem`, `fish` and `zsh`).
 const RPM: Manager = Manager {
     ending: ".rpm",
     packages: &["rpm"],
+    prepare: "mkdir -p /usr/share/licenses /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions",
     install: "rpm --install --force-debian --nodeps",
     remove: "rpm --verify --nodeps hbbp-sys && rpm --erase hbbp-sys",
 };
@@ -75,8 +80,8 @@ const MEASURE: &str = "hbbp-sys --duration 5";
 const USE: &str = "hbbp-sys man report > /dev/null && hbbp-sys completions bash > /dev/null";
 
 /// All files but the logs and lists that package managers keep of what they did.
-const LIST: &str = "find / -xdev -path /var/lib/dpkg -prune -o -path /var/lib/rpm -prune -o -path /var/log -prune -o \
-                    -path /var/cache -prune -o -path /trial -prune -o -print | sort";
+const LIST: &str = "find / -xdev -path /var/lib/dpkg -prune -o -path /var/lib/rpm -prune -o -name .rpmdb -prune -o \
+                    -path /var/log -prune -o -path /var/cache -prune -o -path /trial -prune -o -print | sort";
 
 /// Tries the packages on each system, the service on one with systemd, and the source; prints the times.
 pub(crate) fn try_release() -> Result<()> {
@@ -110,6 +115,7 @@ impl Trial {
         let root = Root::create(self.suite, manager.packages, "roots/trial")?;
         let path = format!("trial/hbbp-sys{}", manager.ending);
         root.copy(package, &path)?;
+        root.enter(manager.prepare)?;
         root.enter(&format!("{LIST} > /trial/before"))?;
         let start = Instant::now();
         root.enter(&format!("{} /{path}", manager.install))?;
