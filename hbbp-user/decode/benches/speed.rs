@@ -1,7 +1,7 @@
 //! What decoding costs compared with iced-x86 alone, for code without APX: the section `.text` of libc, or of the file named.
 //!
-//! `cargo bench -p hbbp-decode` prints times. Times on a busy machine differ by more than the two do, so that instructions
-//! are better: `valgrind --tool=cachegrind BENCH FILE iced` and `ours`, less those of `none`, which only reads the file.
+//! `cargo bench -p hbbp-decode` prints times. On a busy machine, count instructions instead, as times vary too much
+//! there: `valgrind --tool=cachegrind BENCH FILE iced` and `ours`, less those of `none`, which only reads the file.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,

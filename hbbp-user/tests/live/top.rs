@@ -60,6 +60,12 @@ impl Terminal {
         String::from_utf8(self.tmux(&["capture-pane", "-p"]).stdout).unwrap()
     }
 
+    /// Starts `top` in a folder; its first screen.
+    fn start_top(&self, folder: &str) -> String {
+        self.keys(&[&started(folder), "Enter"]);
+        self.until("functions", |screen| screen.contains("FUNCTIONS by share"))
+    }
+
     /// The screen as soon as it shows what is waited for.
     fn until(&self, what: &str, shows: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
@@ -96,8 +102,7 @@ fn keys_drive_the_screen_and_the_terminal_is_left_as_it_was() {
     };
     let _load = Load::syscalls();
     let folder = tempfile::tempdir().unwrap();
-    terminal.keys(&[&started(folder.path().to_str().unwrap()), "Enter"]);
-    let first = terminal.until("functions", |screen| screen.contains("FUNCTIONS by share"));
+    let first = terminal.start_top(folder.path().to_str().unwrap());
     assert!(first.lines().all(|line| line.chars().count() <= 80), "{first}");
     assert!(
         first.contains("% complete") && first.lines().any(|line| line.starts_with("kernel ")),
@@ -145,8 +150,7 @@ fn keys_pressed_while_the_screen_is_resized_count() {
     };
     let _load = Load::syscalls();
     let folder = tempfile::tempdir().unwrap();
-    terminal.keys(&[&started(folder.path().to_str().unwrap()), "Enter"]);
-    terminal.until("functions", |screen| screen.contains("FUNCTIONS by share"));
+    terminal.start_top(folder.path().to_str().unwrap());
     for round in 0..12 {
         let (key, title) = [("m", "MODULES"), ("f", "FUNCTIONS")][round % 2];
         let width = (100 + round).to_string();
@@ -189,9 +193,7 @@ fn signal_and_error_leave_the_terminal_as_it_was() {
     let Some(terminal) = Terminal::open(80, 24) else {
         return;
     };
-    let command = started("/");
-    terminal.keys(&[&command, "Enter"]);
-    terminal.until("a screen", |screen| screen.contains("FUNCTIONS by share"));
+    terminal.start_top("/");
     let shell = String::from_utf8(terminal.tmux(&["display-message", "-p", "#{pane_pid}"]).stdout).unwrap();
     let shell = shell.trim();
     let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
@@ -203,7 +205,7 @@ fn signal_and_error_leave_the_terminal_as_it_was() {
     assert!(end.contains("code 0"), "{end}");
     terminal.keys(&["clear", "Enter"]);
     terminal.until("an empty screen", |screen| !screen.contains("terminal as before"));
-    let refused = command.replace("hbbp-sys top", "hbbp-sys top --event no-such-event");
+    let refused = started("/").replace("hbbp-sys top", "hbbp-sys top --event no-such-event");
     terminal.keys(&[&refused, "Enter"]);
     let end = terminal.until("an end", |screen| screen.contains("terminal as before"));
     assert!(end.contains("code 1") && end.contains("no-such-event"), "{end}");

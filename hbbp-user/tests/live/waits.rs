@@ -83,9 +83,24 @@ fn by_mnemonic(profile: &str, function: &str) -> Vec<(String, f64, f64)> {
     .collect()
 }
 
+/// A loop, and where its time is.
+struct Waiting {
+    function: &'static str,
+    rounds: &'static str,
+    mnemonic: &'static str,
+    /// The least share of its time.
+    least: f64,
+}
+
 /// Records a loop, and checks that its time belongs to one mnemonic, at which no sample lies.
 #[track_caller]
-fn assert_waits(program: &Path, (function, rounds): (&str, &str), mnemonic: &str, least: f64) {
+fn assert_waits(program: &Path, waiting: &Waiting) {
+    let Waiting {
+        function,
+        rounds,
+        mnemonic,
+        least,
+    } = *waiting;
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("profile");
     let profile = profile.to_str().unwrap();
@@ -125,9 +140,19 @@ fn time_is_of_the_instruction_that_waits() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = built(folder.path(), "waits", SOURCE, &[]);
-    assert_waits(&program, ("division", "60000000"), "DIV", 0.4);
-    assert_waits(&program, ("products", "60000000"), "IMUL", 0.6);
-    assert_waits(&program, ("misses", "2000000"), "MOV", 0.6);
-    assert_waits(&program, ("locked", "30000000"), "XADD", 0.6);
-    assert_waits(&program, ("calls", "1500000"), "SYSCALL", 0.6);
+    for (function, rounds, mnemonic, least) in [
+        ("division", "60000000", "DIV", 0.4),
+        ("products", "60000000", "IMUL", 0.6),
+        ("misses", "2000000", "MOV", 0.6),
+        ("locked", "30000000", "XADD", 0.6),
+        ("calls", "1500000", "SYSCALL", 0.6),
+    ] {
+        let waiting = Waiting {
+            function,
+            rounds,
+            mnemonic,
+            least,
+        };
+        assert_waits(&program, &waiting);
+    }
 }

@@ -106,16 +106,15 @@ fn clock_samples_lie_after_the_instruction_that_waits() {
 
 #[test]
 fn clock_has_no_samples_while_interrupts_are_off() {
-    let Some(machine) = support::machine("6.12") else {
+    let Some(mut machine) = support::machine("6.12") else {
         return;
     };
     let kernel = Kernel::get("6.12").unwrap();
-    let mut machine = machine;
     machine
         .module(&artifacts::module("workloads/holds", "holds", &kernel).unwrap())
         .unwrap();
     let sampled = sample(machine, "busybox dd if=/dev/holds of=/dev/null bs=8 count=1");
-    // The function's code, from the first CLI that is followed by the divisions to the STI.
+    // The loop of divisions, which CLI and STI enclose.
     let reference = sampled.outcome.reference().unwrap();
     let is_division = |code: &[u8]| {
         Decoder::new(64, code, DecoderOptions::NONE)

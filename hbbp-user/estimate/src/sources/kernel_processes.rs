@@ -46,8 +46,8 @@ impl KernelProcesses {
         }
     }
 
-    /// Blocks that a resampled stack executed in a stream, each range with its process image: `own`, which ran the stack's user
-    /// code, where that ran such kernel code, else one at a `fraction` of all.
+    /// Blocks that a resampled stack executed in a stream, each range with its process image. It is `own`, which ran the stack's
+    /// user code, if that ran such kernel code. Otherwise it is the one at a `fraction` of all.
     pub(crate) fn drawn(
         &self,
         stream: &Stream,

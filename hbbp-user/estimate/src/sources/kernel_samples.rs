@@ -119,8 +119,8 @@ impl KernelSamples {
         all
     }
 
-    /// The process image that a resampled stack ran a kernel block in: `own`, which ran its user code, where that has a share,
-    /// else one by its share, at a `fraction` of all.
+    /// The process image in which a resampled stack ran a kernel block. It is `own`, which ran its user code, if that has a
+    /// share. Otherwise it is drawn by shares, at a `fraction` of all.
     pub(super) fn drawn(&self, block: usize, own: Option<ProcessIdx>, fraction: f64) -> ProcessIdx {
         let shares = self.of(block);
         if let Some(own) = own.filter(|own| shares.iter().any(|share| share.process == *own)) {

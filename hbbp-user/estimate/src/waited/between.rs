@@ -1,8 +1,8 @@
 //! The error of a share of samples, from how much it differs between neighbouring time slices.
 //!
-//! Samples that follow each other are alike, so a share varies more than that of independent samples does. With x of the
-//! n samples in each of S slices, and p = X / N over all of them, successive differences have (Wolter, Introduction to Variance
-//! Estimation, section 8.2)
+//! Samples that follow each other are alike, so a share varies more than that of independent samples does. Each of S
+//! slices has x of its n samples in a group, and p = X / N holds for all slices together. Successive differences then give
+//! (Wolter, Introduction to Variance Estimation, section 8.2)
 //!
 //! ```text
 //! Var(X) = S / (2 (S - 1)) * sum of (d[s] - d[s - 1])^2,   d[s] = x[s] - p n[s]

@@ -5,8 +5,8 @@
 //! sample names the instruction itself. A string instruction is interrupted between two of its iterations, and its time is its
 //! own.
 //!
-//! Within a block, the predecessor is the instruction above. At the start of a block it is the end of a block that leads there:
-//! by how often recorded branches and streams did, or without these by the code ([`ways_in`]). Without a known predecessor
+//! Within a block, the predecessor is the instruction above. At its start, it is the end of a block that leads there. Recorded
+//! branches and streams show how often each did; without these, the code has to tell ([`ways_in`]). Without a known predecessor
 //! the sample stays at its instruction. Time with interrupts off is sampled where they are turned on ([`interrupts`]).
 
 mod attributed;

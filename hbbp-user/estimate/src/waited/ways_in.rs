@@ -1,8 +1,8 @@
 //! What can have run before a block, as the code alone tells: without branch stacks nothing else does.
 //!
 //! The ways into a block are the block above, direct branches and calls to it, and after a direct call the returns of its
-//! callee. A single way is the one that was gone. Several share the samples by those in the blocks that they come from; where none of
-//! these has any, and where control came by an indirect branch or call, the predecessor is not known.
+//! callee. A single way was taken each time. Several divide the samples by those in the blocks that they come from. If none of these
+//! has any, or control came by an indirect branch or call, the predecessor is not known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
