@@ -21,11 +21,36 @@ use super::uarch::Core;
 use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::run::{EventUnit, Period};
 
+/// What the events of a rung sample.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RungKind {
+    /// Branch stacks, and instructions beside them.
+    BranchStacks,
+    /// Retired instructions.
+    Instructions,
+    /// Core cycles.
+    Cycles,
+    /// The clock.
+    Clock,
+}
+
+impl RungKind {
+    /// The kind in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::BranchStacks => "branch stacks and instructions",
+            Self::Instructions => "instructions",
+            Self::Cycles => "cycles",
+            Self::Clock => "the clock",
+        }
+    }
+}
+
 /// One alternative of the ladder of sources, with its events or the reason why the kernel refused one.
 #[derive(Debug)]
 pub struct Rung {
-    /// What it is, in words.
-    pub what: &'static str,
+    /// What it samples.
+    pub kind: RungKind,
     /// The events with the precise level that the kernel grants, or the reason why there is none.
     pub sources: Result<Vec<Source>, Refused>,
 }
@@ -135,19 +160,19 @@ pub fn ladder() -> Vec<Rung> {
     let pmus = read_pmus(Path::new(DEVICES));
     vec![
         Rung {
-            what: "branch stacks and instructions",
+            kind: RungKind::BranchStacks,
             sources: on_each(&pmus, with_branches),
         },
         Rung {
-            what: "instructions",
+            kind: RungKind::Instructions,
             sources: on_each(&pmus, |pmu| Ok(vec![instructions(pmu)?])),
         },
         Rung {
-            what: "cycles",
+            kind: RungKind::Cycles,
             sources: on_each(&pmus, |pmu| Ok(vec![settle(cycles(pmu))?])),
         },
         Rung {
-            what: "the clock",
+            kind: RungKind::Clock,
             sources: settle(clock()).map(|clock| vec![clock]),
         },
     ]
@@ -204,11 +229,12 @@ fn instructions(pmu: &Pmu) -> Result<Source, Refused> {
 }
 
 fn named(event: &str) -> anyhow::Result<Vec<Source>> {
-    let what = match event {
+    let kind = match event {
         "cpu-clock" => return Ok(vec![clock()]),
         "task-clock" => return Ok(vec![software("task-clock", bindings::PERF_COUNT_SW_TASK_CLOCK)]),
-        "branches" => "branch stacks and instructions",
-        "instructions" | "cycles" => event,
+        "branches" => RungKind::BranchStacks,
+        "instructions" => RungKind::Instructions,
+        "cycles" => RungKind::Cycles,
         _ => match event.strip_suffix('/').and_then(|event| event.split_once('/')) {
             Some((pmu, terms)) => return Ok(vec![raw(pmu, terms)?]),
             None => bail!(
@@ -217,7 +243,7 @@ fn named(event: &str) -> anyhow::Result<Vec<Source>> {
             ),
         },
     };
-    let rung = ladder().into_iter().find(|rung| rung.what == what);
+    let rung = ladder().into_iter().find(|rung| rung.kind == kind);
     match rung.map(|rung| rung.sources) {
         Some(Ok(sources)) => Ok(sources),
         Some(Err(reason)) => {

@@ -252,9 +252,7 @@ impl<F: Read + Seek> Recording<F> {
         }
         let mut losses = std::mem::take(&mut counter.losses);
         losses.add(Loss::GuestSample, n_of_guests);
-        for (id, n, _) in self.losses.iter() {
-            *losses.0.entry(id.to_owned()).or_default() += n;
-        }
+        losses += &self.losses;
         let mut run = self.run;
         run.notes.extend(chosen.notes);
         run.events = chosen.events;

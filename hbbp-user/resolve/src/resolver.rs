@@ -136,10 +136,7 @@ impl Resolver {
 
     /// Adds what was lost elsewhere.
     pub fn add_losses(&mut self, losses: &Losses) {
-        for (id, n, _) in losses.iter() {
-            let count = self.losses.0.entry(id.to_owned()).or_default();
-            *count = count.saturating_add(n);
-        }
+        self.losses += losses;
     }
 
     /// Processes the records that still wait for earlier ones: none will come.

@@ -1,5 +1,5 @@
-//! The event loop of a measurement: drains, records, patches of kernel text, CPUs and the budget each have a schedule. It ends
-//! after the duration, when the command exits, or at a signal.
+//! The event loop of a measurement: it does what the schedule says, and what events of the kernel ask for at once. It ends after
+//! the duration, when the command exits, or at a signal.
 
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
@@ -9,11 +9,12 @@ use anyhow::Context as _;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::Instant;
 
 use super::child::exit_code;
 use super::interrupt::Signals;
 use super::progress::Progress;
+use super::schedule::{Schedule, Task};
 use super::session::{SIDEBAND_EVERY, Session};
 use hbbp_collect::StacksSeen;
 
@@ -53,48 +54,53 @@ pub(super) async fn measure(
     progress: Option<Progress>,
 ) -> anyhow::Result<Pause> {
     let start = Instant::now();
-    let every = |time: Duration| interval_at(start + time, time);
-    let pace = session.pace();
-    let mut drains = every(session.drain_every() * pace);
-    let mut sideband = every(SIDEBAND_EVERY * pace);
-    let mut stacks = every(STACKS_EVERY);
-    let mut cpus = every(CPUS_EVERY * pace);
-    let mut budget = every(BUDGET_EVERY);
-    // A late tick needs no catching up: the next drain takes more.
-    for late in [&mut drains, &mut sideband, &mut cpus, &mut budget] {
-        late.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    }
-    let end = tokio::time::sleep(duration.unwrap_or(Duration::MAX));
-    tokio::pin!(end);
+    let mut schedule = planned(session, start);
+    schedule.once(
+        Task::End,
+        duration.and_then(|duration| start.checked_add(duration)),
+    );
     let text_events = text_events(session)?;
     let half_full = session.collector.half_full();
-    let (is_apart, mut shares) = (session.collector.has_rings_apart(), FIRST_SHARES);
-    let mut turn = session.collector.turn_length().map(|turn| start + turn);
+    let (mut shares, drains) = (FIRST_SHARES, session.drain_every() * session.pace());
     loop {
-        let patched = tokio::time::sleep_until(session.patched.unwrap_or(start));
-        tokio::select! {
+        schedule.once(Task::Split, session.patched());
+        if session.stacks != StacksSeen::NotYet {
+            schedule.once(Task::LookAtStacks, None);
+        }
+        let task = tokio::select! {
             biased;
-            () = &mut end, if duration.is_some() => return Ok(Pause::Time),
             () = signals.wait() => return Ok(Pause::Signal),
-            _ = drains.tick() => {
+            () = notified(half_full.as_deref()) => Task::Drain,
+            task = due(&schedule) => task,
+            ready = text_events.readable() => {
+                ready.context("failed to wait for kernel text events")?.clear_ready();
+                session.read_sideband()?;
+                continue;
+            }
+        };
+        schedule.begun(task, Instant::now());
+        match task {
+            Task::End => return Ok(Pause::Time),
+            Task::Drain => {
                 session.drain()?;
                 session.look_at_text()?;
             }
-            () = notified(half_full.as_deref()) => session.drain()?,
-            () = tokio::time::sleep_until(turn.unwrap_or(start)), if turn.is_some() => {
+            Task::TakeTurns => {
                 session.collector.take_turns();
-                turn = session.collector.turn_length().map(|turn| Instant::now() + turn);
+                // A turn is longer the longer they go on, and the more it costs to take turns.
+                schedule.once(Task::TakeTurns, turn_end(session));
             }
-            () = tokio::time::sleep_until(start + shares), if is_apart && shares < drains.period() => {
-                session.collector.share_out()?; shares *= 2;
+            Task::ShareOut => {
+                session.collector.share_out()?;
+                shares *= 2;
+                schedule.once(Task::ShareOut, (shares < drains).then(|| start + shares));
             }
-            () = patched, if session.patched.is_some() => session.split()?,
-            _ = stacks.tick(), if session.stacks == StacksSeen::NotYet => session.look_at_stacks()?,
-            _ = budget.tick(), if session.budget.is_some() => if session.is_over_budget() {
-                return Ok(Pause::Budget);
-            },
-            _ = cpus.tick() => session.collector.follow_cpus()?,
-            _ = sideband.tick() => {
+            Task::Split => session.split()?,
+            Task::LookAtStacks => session.look_at_stacks()?,
+            Task::CheckBudget if session.is_over_budget() => return Ok(Pause::Budget),
+            Task::CheckBudget => {}
+            Task::FollowCpus => session.collector.follow_cpus()?,
+            Task::ReadRecords => {
                 session.read_sideband()?;
                 session.settle_records()?;
                 session.watch_memory();
@@ -105,11 +111,42 @@ pub(super) async fn measure(
                     return Ok(Pause::Exited(exit_code(status)));
                 }
             }
-            ready = text_events.readable() => {
-                ready.context("failed to wait for kernel text events")?.clear_ready();
-                session.read_sideband()?;
-            }
         }
+    }
+}
+
+/// What a measurement does again and again, or at first. Where a budget asks for it, some of it comes less often.
+fn planned(session: &Session, start: Instant) -> Schedule {
+    let mut schedule = Schedule::default();
+    let pace = session.pace();
+    schedule.repeat(Task::Drain, start, session.drain_every() * pace);
+    schedule.repeat(Task::ReadRecords, start, SIDEBAND_EVERY * pace);
+    schedule.repeat(Task::LookAtStacks, start, STACKS_EVERY);
+    schedule.repeat(Task::FollowCpus, start, CPUS_EVERY * pace);
+    if session.budget.is_some() {
+        schedule.repeat(Task::CheckBudget, start, BUDGET_EVERY);
+    }
+    schedule.once(Task::TakeTurns, turn_end(session));
+    if session.collector.has_rings_apart() {
+        schedule.once(Task::ShareOut, Some(start + FIRST_SHARES));
+    }
+    schedule
+}
+
+/// The end of the turn that begins now; `None` where no events take turns.
+fn turn_end(session: &Session) -> Option<Instant> {
+    let length = session.collector.turn_length();
+    length.map(|length| Instant::now() + length)
+}
+
+/// Waits until a task is due.
+async fn due(schedule: &Schedule) -> Task {
+    match schedule.next(Instant::now()) {
+        Some((task, at)) => {
+            tokio::time::sleep_until(at).await;
+            task
+        }
+        None => std::future::pending().await,
     }
 }
 

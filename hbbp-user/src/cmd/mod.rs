@@ -32,6 +32,7 @@ pub mod record;
 pub mod report;
 mod rule;
 mod runs;
+mod schedule;
 mod session;
 mod source_text;
 mod static_image;

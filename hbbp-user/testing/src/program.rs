@@ -13,7 +13,7 @@ use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::Counter;
 use hbbp_model::snapshot::{
     BranchCount, CgroupIdx, ClassCount, Event, EventIdx, EventUnit, InstructionClass, Interval, IpCount,
-    KernelTextSource, Loss, Mapping, Module, ModuleIdx, ModuleKind, Period, Process, ProcessIdx, Run,
+    KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Period, Process, ProcessIdx, Run,
     Snapshot, StreamCount, Symbol, Text, Thread, Turns,
 };
 
@@ -195,7 +195,8 @@ pub fn troubled() -> Snapshot {
     snapshot.run.notes = vec!["no branch stacks: this is a virtual machine without a PMU".to_owned()];
     snapshot.losses.add(Loss::CountsFull, 450);
     snapshot.losses.add(Loss::FileMissing, 2);
-    snapshot.losses.0.insert("region.of_the_future".to_owned(), 7);
+    let foreign: Losses = [("region.of_the_future".to_owned(), 7)].into_iter().collect();
+    snapshot.losses += &foreign;
     let symbols = &mut snapshot.modules[1].symbols;
     symbols[0].name =
         "_ZN4core3ptr57drop_in_place$LT$std..collections..hash..map..HashMap$GT$17h0123456789abcdefE"

@@ -11,8 +11,8 @@ use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::{Counter, CpuBudget, RunTime};
 use hbbp_model::snapshot::{
     BranchCount, CgroupIdx, ChainCount, ClassCount, Event, EventIdx, EventUnit, InstructionClass, Interval,
-    IpCount, KernelTextSource, Losses, Mapping, Module, ModuleIdx, ModuleKind, Period, Process, ProcessIdx,
-    Run, Snapshot, StaticBranch, StreamCount, Symbol, Text, Thread, Turns,
+    IpCount, KernelTextSource, Mapping, Module, ModuleIdx, ModuleKind, Period, Process, ProcessIdx, Run,
+    Snapshot, StaticBranch, StreamCount, Symbol, Text, Thread, Turns,
 };
 
 /// A consistent snapshot with a few rows of everything.
@@ -28,7 +28,7 @@ pub fn snapshot() -> impl Strategy<Value = Snapshot> {
             text
         });
         let intervals = vec(interval(n_events, n_processes), 0..3);
-        let losses = btree_map(".{0,12}", count(), 0..4).prop_map(Losses);
+        let losses = btree_map(".{0,12}", count(), 0..4).prop_map(|counts| counts.into_iter().collect());
         let branch = (0..n_modules, any::<u64>(), any::<bool>());
         let static_branches = vec(branch, 0..4).prop_map(static_branches);
         let code = (text, static_branches);

@@ -148,7 +148,8 @@ proptest! {
             count.hits %= 1_000;
             count.weight = count.hits * 1_000;
         }
-        snapshot.losses.0.values_mut().for_each(|n| *n %= 1_000);
+        let losses = snapshot.losses.iter();
+        snapshot.losses = losses.map(|(id, n, _)| (id.to_owned(), n % 1_000)).collect();
         check(&snapshot, &by(&[Dimension::Mnemonic], Format::Json));
     }
 }

@@ -42,8 +42,8 @@ fn totals(runs: &[Snapshot]) -> Value {
             .flat_map(|run| run.processes.iter().map(move |process| (run, process)))
     };
     let thread = |thread: &Thread| json!([thread.tid, thread.name]);
-    let mut losses: BTreeMap<&String, u64> = BTreeMap::new();
-    for (loss, n) in runs.iter().flat_map(|run| &run.losses.0) {
+    let mut losses: BTreeMap<&str, u64> = BTreeMap::new();
+    for (loss, n, _) in runs.iter().flat_map(|run| run.losses.iter()) {
         *losses.entry(loss).or_default() += n;
     }
     json!({
@@ -86,9 +86,8 @@ fn bounded(mut snapshot: Snapshot) -> Snapshot {
             count.hits >>= 36;
         }
     }
-    for n in snapshot.losses.0.values_mut() {
-        *n >>= 3;
-    }
+    let losses = snapshot.losses.iter();
+    snapshot.losses = losses.map(|(id, n, _)| (id.to_owned(), n >> 3)).collect();
     snapshot
 }
 

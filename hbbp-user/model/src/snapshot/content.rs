@@ -58,7 +58,7 @@ impl Snapshot {
             chains().map(|it| wide(it.weight)).sum(),
             counters.map(|it| wide(it.count)).sum(),
             self.run.events.iter().map(|it| wide(it.runs)).sum(),
-            self.losses.0.values().map(|n| wide(*n)).sum(),
+            self.losses.iter().map(|(_, n, _)| wide(n)).sum(),
         ]
         .into_iter()
     }

@@ -4,6 +4,7 @@
 //! skipped without a trace are the difference between [`super::Event::due`] and [`super::Event::runs`].
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use crate::advice::{Advice, Wording, followed};
 
@@ -211,39 +212,71 @@ impl Loss {
     }
 }
 
-/// How much was lost, by the stable name of the loss. Names of other versions of the tool are kept as they are.
+/// How much was lost. Losses that another version of the tool names are kept, though their unit is unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Losses(pub BTreeMap<String, u64>);
+pub struct Losses {
+    known: BTreeMap<Loss, u64>,
+    /// By stable name.
+    foreign: BTreeMap<String, u64>,
+}
 
 impl Losses {
     /// Counts `n` more of a loss.
     pub fn add(&mut self, loss: Loss, n: u64) {
-        if 0 < n {
-            let count = self.0.entry(loss.id().to_owned()).or_default();
-            *count = count.saturating_add(n);
-        }
+        add(&mut self.known, loss, n);
     }
 
     /// How often it happened.
     pub fn get(&self, loss: Loss) -> u64 {
-        self.0.get(loss.id()).copied().unwrap_or(0)
+        self.known.get(&loss).copied().unwrap_or(0)
     }
 
     /// The sum of all losses of one unit that this version knows.
     pub fn total(&self, unit: LossUnit) -> u64 {
-        Loss::ALL
-            .iter()
-            .filter(|l| l.unit() == unit)
-            .map(|l| self.get(*l))
-            .sum()
+        let of_unit = self.known.iter().filter(|(loss, _)| loss.unit() == unit);
+        of_unit.map(|(_, n)| n).sum()
     }
 
-    /// The losses that are not zero: stable name, count, and the sentence where this version knows it.
+    /// The losses that are not zero, in the order of their stable names, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64, Option<Loss>)> {
-        self.0.iter().filter(|(_, n)| 0 < **n).map(|(id, n)| {
-            let known = Loss::ALL.iter().copied().find(|l| l.id() == id);
-            (id.as_str(), *n, known)
-        })
+        let known = self.known.iter().map(|(loss, n)| (loss.id(), *n, Some(*loss)));
+        let foreign = self.foreign.iter().map(|(id, n)| (id.as_str(), *n, None));
+        let mut all: Vec<_> = known.chain(foreign).collect();
+        all.sort_unstable_by_key(|(id, ..)| *id);
+        all.into_iter()
+    }
+}
+
+fn add<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, n: u64) {
+    if 0 < n {
+        let count = counts.entry(key).or_default();
+        *count = count.saturating_add(n);
+    }
+}
+
+/// Adds what was lost elsewhere.
+impl AddAssign<&Self> for Losses {
+    fn add_assign(&mut self, other: &Self) {
+        for (loss, n) in &other.known {
+            self.add(*loss, *n);
+        }
+        for (id, n) in &other.foreign {
+            add(&mut self.foreign, id.clone(), *n);
+        }
+    }
+}
+
+/// Counts by stable names, as files have them.
+impl FromIterator<(String, u64)> for Losses {
+    fn from_iter<T: IntoIterator<Item = (String, u64)>>(counts: T) -> Self {
+        let mut losses = Self::default();
+        for (id, n) in counts {
+            match Loss::ALL.iter().find(|loss| loss.id() == id) {
+                Some(loss) => losses.add(*loss, n),
+                None => add(&mut losses.foreign, id, n),
+            }
+        }
+        losses
     }
 }
 
@@ -298,10 +331,17 @@ mod tests {
 
     #[test]
     fn unknown_names_survive() {
-        let mut losses = Losses::default();
-        losses.add(Loss::CountsFull, 2);
-        losses.0.insert("sample.of_the_future".to_owned(), 3);
-        assert_eq!(losses.total(LossUnit::Sample), 2);
-        assert_eq!(losses.iter().count(), 2);
+        let counts = [("sample.of_the_future", 3), ("sample.counts_full", 2)];
+        let mut losses: Losses = counts.map(|(id, n)| (id.to_owned(), n)).into_iter().collect();
+        assert_eq!(
+            (losses.get(Loss::CountsFull), losses.total(LossUnit::Sample)),
+            (2, 2)
+        );
+        losses += &losses.clone();
+        let expected = [
+            ("sample.counts_full", 4, Some(Loss::CountsFull)),
+            ("sample.of_the_future", 6, None),
+        ];
+        assert_eq!(losses.iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::budget::used_percent;
 use super::fold::{Boundaries, Intervals, replaced_at};
-use super::{Interval, Losses, Snapshot};
+use super::{Interval, Snapshot};
 
 /// The profiles, in the order of time, with those that continue each other as one.
 pub fn united(profiles: impl IntoIterator<Item = Snapshot>) -> Vec<Snapshot> {
@@ -95,11 +95,7 @@ impl Snapshot {
             interval
         });
         self.intervals.extend(appended);
-        let Losses(losses) = losses;
-        for (id, n) in losses {
-            let sum = self.losses.0.entry(id).or_default();
-            *sum = sum.saturating_add(n);
-        }
+        self.losses += &losses;
         if 100 < used_percent(self) {
             self.fit();
         }

@@ -39,11 +39,11 @@ pub(super) fn branches(pmus: &[Pmu], environment: &Environment) -> Finding {
 
 pub(super) fn step(rung: &Rung) -> Finding {
     match &rung.sources {
-        Ok(sources) => ok("ladder", format!("{}: {}", rung.what, names(sources))),
+        Ok(sources) => ok("ladder", format!("{}: {}", rung.kind.words(), names(sources))),
         Err(reason) => {
             let cause = std::error::Error::source(reason);
             let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-            let found = format!("{}: {reason}{cause}", rung.what);
+            let found = format!("{}: {reason}{cause}", rung.kind.words());
             missing("ladder", found, advice(reason))
         }
     }

@@ -1,39 +1,21 @@
 //! Drains of a running measurement: counts are taken out of the maps and resolved, and intervals are split where text was
 //! patched.
 
-use std::mem;
-
-use tokio::time::Instant;
-
 use super::running::Session;
 use crate::cmd::interval::{Counts, raw_chain, raw_interval};
 use hbbp_collect::StacksSeen;
 use hbbp_resolve::clock::{now, thread_time};
 
-/// Minimum gap between two extra drains triggered by text patches, as a multiple of the duration of the last one: they take
-/// at most 5 % of the time, however often text is patched. Other drains do not count, so that the first patch is never kept
-/// waiting for what a drain took that read the symbols of programs.
-const DRAIN_GAP: u32 = 19;
-
-/// The same for memory with code that changed, as it does all the time where compilers run: at most 1 % of the time.
-const MEMORY_DRAIN_GAP: u32 = 99;
-
 impl Session {
     /// Splits the interval, so that kernel counts before and after a patch are separate.
     pub(crate) fn split(&mut self) -> anyhow::Result<()> {
-        if !self.user_patched && self.collector.cut()? {
-            let end = now();
-            self.split.push(self.began..end);
-            self.began = end;
-            self.patched = None;
-        } else if self.next_drain <= Instant::now() {
+        if self.changes.is_of_the_kernel_alone() && self.collector.cut()? {
+            self.intervals.end(now());
+            self.changes.settled();
+        } else if self.changes.may_drain() {
             let start = thread_time();
             self.drain()?;
-            let cost = thread_time().saturating_sub(start);
-            self.next_drain = Instant::now() + DRAIN_GAP * cost;
-            self.next_memory_drain = Instant::now() + MEMORY_DRAIN_GAP * cost;
-        } else {
-            self.patched = Some(self.next_drain);
+            self.changes.drained(thread_time().saturating_sub(start));
         }
         Ok(())
     }
@@ -53,12 +35,10 @@ impl Session {
         let chains = self.collector.drain_chains()?;
         let end = now();
         self.read_sideband()?;
-        self.split.push(self.began..end);
-        self.began = end;
-        self.patched = None;
-        self.user_patched = false;
+        self.intervals.end(end);
+        self.changes.settled();
         Ok(Counts {
-            times: mem::take(&mut self.split),
+            times: self.intervals.take(),
             parts,
             chains,
             clock_periods: self.collector.clock_periods(),

@@ -1,27 +1,17 @@
 //! What a running measurement follows in addition to its counts: records of processes and of kernel text, memory with
 //! code, and what all of it costs.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::running::Session;
 use crate::cmd::budget::{Budget, Change};
 use hbbp_model::record::{Record, Timed};
 use hbbp_resolve::clock::thread_time;
-use hbbp_resolve::kernel::space::TextHistory;
-
-/// Minimum gap between two comparisons of kernel text, as a multiple of the duration of the last one. They nearly always find
-/// nothing, and take at most 0.1 % of the time of a CPU.
-const COMPARISON_GAP: u32 = 999;
-
-/// Delay from a patch to the split of the interval. Switching a static key patches many sites in a row.
-const PATCH_DELAY: Duration = Duration::from_millis(2);
 
 impl Session {
     pub(crate) fn read_sideband(&mut self) -> anyhow::Result<()> {
         let reading = self.collector.records()?;
-        self.unread += reading.unread;
+        self.stretch.unread += reading.unread;
         if let Some(budget) = &mut self.budget {
             budget.note_records(&reading.records);
         }
@@ -31,15 +21,14 @@ impl Session {
         }
         // Patches before the interval do not split it: the kernel switches static keys when perf events are opened, and
         // an extra drain for these would only cost samples.
-        let inside = |timed: &Timed| self.began < timed.time && is_patch(&timed.record);
-        let patched = reading.records.iter().any(inside);
-        if patched && self.text == TextHistory::Followed {
-            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+        let began = self.intervals.began();
+        let inside = |timed: &Timed| began < timed.time && is_patch(&timed.record);
+        if reading.records.iter().any(inside) {
+            self.changes.kernel_was_patched();
         }
         self.resolver.apply(reading.records);
         if self.resolver.take_patched() {
-            self.user_patched = true;
-            self.patched.get_or_insert_with(|| Instant::now() + PATCH_DELAY);
+            self.changes.user_was_patched();
         }
         Ok(())
     }
@@ -68,10 +57,14 @@ impl Session {
 
     /// Looks for changes of memory with code, which have no records.
     pub(crate) fn watch_memory(&mut self) {
-        if self.patched.is_none() && self.resolver.has_memory_changed() {
-            self.user_patched = true;
-            self.patched = Some(self.next_memory_drain.max(Instant::now()));
+        if self.changes.due().is_none() && self.resolver.has_memory_changed() {
+            self.changes.memory_changed();
         }
+    }
+
+    /// When to split the interval, as text was patched.
+    pub(crate) const fn patched(&self) -> Option<Instant> {
+        self.changes.due()
     }
 
     /// Compares live kernel text with the known text.
@@ -84,10 +77,10 @@ impl Session {
 
     /// The same, unless comparisons would take more than their share of the time.
     pub(crate) fn look_at_text(&mut self) -> anyhow::Result<()> {
-        if self.next_comparison <= Instant::now() {
+        if self.changes.may_compare() {
             let start = thread_time();
             self.compare_text()?;
-            self.next_comparison = Instant::now() + COMPARISON_GAP * thread_time().saturating_sub(start);
+            self.changes.compared(thread_time().saturating_sub(start));
         }
         Ok(())
     }

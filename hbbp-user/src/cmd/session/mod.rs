@@ -1,8 +1,10 @@
 //! A running measurement: drains the collector into the resolver, and hands out what was measured: once at the end, or again
 //! and again while it goes on. The schedule is in [`super::measure`].
 
+mod changes;
 mod drains;
 mod following;
+mod intervals;
 mod running;
 mod tasks;
 

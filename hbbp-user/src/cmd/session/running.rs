@@ -1,13 +1,13 @@
 //! A measurement that runs: how it is opened and started, and how what was measured is taken out of it.
 
 use std::mem;
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use procfs::{Current as _, LoadAverage};
-use tokio::time::Instant;
 
+use super::changes::Changes;
+use super::intervals::Intervals;
 use super::tasks::Followed;
 use crate::advice::{notes_in_words, words};
 use crate::cmd::budget::Budget;
@@ -73,6 +73,19 @@ pub enum EndedProcesses {
     Apart,
 }
 
+/// The time of the next profile, from the last one on.
+#[derive(Debug)]
+pub(super) struct Stretch {
+    /// When sampling was started.
+    started: u64,
+    /// Times of the CPUs at that time; `None` if these say nothing about what is measured.
+    cpu_times: Option<CpuTimes>,
+    /// CPU time of this program up to the last profile, in ns.
+    own_cpu: u64,
+    /// Malformed records.
+    pub(super) unread: u64,
+}
+
 /// A running measurement: collector, resolver, and the intervals since the last drain.
 pub(crate) struct Session {
     pub(crate) collector: Collector,
@@ -81,30 +94,12 @@ pub(crate) struct Session {
     pub(super) parser: Parser,
     /// Facts of the run, as far as they are known.
     pub(super) run: Run,
-    /// When sampling was started.
-    pub(super) started: u64,
-    /// Times of the CPUs at that time; `None` if these say nothing about what is measured.
-    pub(super) cpu_times: Option<CpuTimes>,
-    /// CPU time of this program up to the last profile, in ns.
-    pub(super) own_cpu: u64,
-    /// Start of the current interval.
-    pub(super) began: u64,
-    /// Earlier intervals since the last drain.
-    pub(super) split: Vec<Range<u64>>,
-    /// When to split the interval because of a patch.
-    pub(crate) patched: Option<Instant>,
-    /// Whether user text was patched, too: then a drain does it, as only kernel code is counted separately.
-    pub(super) user_patched: bool,
-    /// Earliest time of an extra drain because memory with code changed.
-    pub(super) next_memory_drain: Instant,
-    /// Earliest time of an extra drain because of a patch.
-    pub(super) next_drain: Instant,
-    /// Earliest time of the next comparison of kernel text.
-    pub(super) next_comparison: Instant,
-    /// Whether kernel text is followed.
-    pub(super) text: TextHistory,
-    /// Malformed records.
-    pub(super) unread: u64,
+    /// What is known of the stretch of time of the next profile.
+    pub(super) stretch: Stretch,
+    /// The intervals since the last drain.
+    pub(super) intervals: Intervals,
+    /// Text that changed, and when that is looked at.
+    pub(super) changes: Changes,
     /// Whether branch stacks have entries.
     pub(crate) stacks: StacksSeen,
     /// `None` if none was asked for, or it cannot be kept.
@@ -171,24 +166,19 @@ impl Session {
         });
         // Counters of tasks and cgroups stop while none of these run: that they are idle says nothing.
         let whole_cpus = matches!(plan.scope, Scope::System | Scope::Cpus(_));
-        let opened = Instant::now();
         Ok(Self {
             collector,
             resolver,
             parser: parser.clone(),
             run,
-            cpu_times: whole_cpus.then(CpuTimes::read),
-            own_cpu: 0,
-            started: now(),
-            began: now(),
-            split: Vec::new(),
-            patched: None,
-            user_patched: false,
-            next_memory_drain: opened,
-            next_drain: opened,
-            next_comparison: opened,
-            text,
-            unread: 0,
+            stretch: Stretch {
+                started: now(),
+                cpu_times: whole_cpus.then(CpuTimes::read),
+                own_cpu: 0,
+                unread: 0,
+            },
+            intervals: Intervals::from(now()),
+            changes: Changes::of(text),
             stacks: StacksSeen::NotYet,
             budget,
             ended: EndedProcesses::Apart,
@@ -214,9 +204,9 @@ impl Session {
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         self.collector.enable()?;
-        self.started = now();
-        self.began = self.started;
-        self.cpu_times = self.cpu_times.take().map(|_| CpuTimes::read());
+        self.stretch.started = now();
+        self.intervals.start(self.stretch.started);
+        self.stretch.cpu_times = self.stretch.cpu_times.take().map(|_| CpuTimes::read());
         self.run.started = since_epoch();
         Ok(())
     }
@@ -268,7 +258,7 @@ impl Session {
     fn close(&mut self) -> anyhow::Result<Closed> {
         self.look_at_stacks()?;
         self.collector.stop()?;
-        let duration = now().saturating_sub(self.started);
+        let duration = now().saturating_sub(self.stretch.started);
         let counts = self.counts()?;
         let totals = self.collector.take_totals()?;
         let mut run = self.run.clone();
@@ -284,7 +274,7 @@ impl Session {
         }
         let unfinished = self.followed.as_mut().and_then(|tasks| tasks.take_note(&run));
         run.notes.extend(unfinished);
-        if let Some(before) = &self.cpu_times {
+        if let Some(before) = &self.stretch.cpu_times {
             CpuTimes::read().add_since(before, &mut run.events);
         }
         Ok(Closed {
@@ -302,17 +292,15 @@ impl Session {
         };
         let mut snapshot = self.resolver.take(closed.run, words);
         snapshot.join_ended(&together);
-        for (loss, n) in closed.losses.iter().filter_map(|(_, n, loss)| Some((loss?, n))) {
-            snapshot.losses.add(loss, n);
-        }
+        snapshot.losses += &closed.losses;
         snapshot
             .losses
-            .add(Loss::SidebandUnread, mem::take(&mut self.unread));
+            .add(Loss::SidebandUnread, mem::take(&mut self.stretch.unread));
         let rested = self.budget.as_mut().map_or(0, Budget::take_rested);
         snapshot.losses.add(Loss::RecordsRested, rested);
         snapshot.fit();
         let own_cpu = read_own_cpu().saturating_add(self.parser.spent());
-        let before = mem::replace(&mut self.own_cpu, own_cpu);
+        let before = mem::replace(&mut self.stretch.own_cpu, own_cpu);
         snapshot.run.own_cpu = own_cpu.saturating_sub(before);
         snapshot.run.own_memory = read_own_memory();
         snapshot

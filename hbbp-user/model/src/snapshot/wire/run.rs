@@ -316,13 +316,13 @@ impl TryFrom<EventMessage> for Event {
 impl From<&Losses> for LossesSection {
     fn from(losses: &Losses) -> Self {
         Self {
-            counts: losses.0.clone(),
+            counts: losses.iter().map(|(id, n, _)| (id.to_owned(), n)).collect(),
         }
     }
 }
 
 impl From<LossesSection> for Losses {
     fn from(section: LossesSection) -> Self {
-        Self(section.counts)
+        section.counts.into_iter().collect()
     }
 }
