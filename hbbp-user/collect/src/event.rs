@@ -24,7 +24,7 @@ use hbbp_model::snapshot::run::{EventUnit, Period};
 /// What the events of a rung sample.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RungKind {
-    /// Branch stacks, and instructions beside them.
+    /// Branch stacks, and retired instructions.
     BranchStacks,
     /// Retired instructions.
     Instructions,

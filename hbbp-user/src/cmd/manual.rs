@@ -17,7 +17,7 @@ pub struct Page {
 ///
 /// # Errors
 /// When the directory cannot be created, or a file not written; as root also where a part of the path is a link of another user.
-pub fn save(pages: &[Page], folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn save(pages: &[Page], folder: &Path) -> anyhow::Result<()> {
     let folder = make_directory(folder, 0o755)?;
     for page in pages {
         let output = Output::open(&folder.join(&page.file))?.for_everybody();

@@ -57,7 +57,7 @@ pub enum Strict {
 }
 
 /// Reads the taxonomies of these files, after those that are built in.
-pub fn read_taxonomies(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Taxonomy>>> {
+pub(crate) fn read_taxonomies(files: &[PathBuf]) -> anyhow::Result<Vec<Arc<Taxonomy>>> {
     let mut taxonomies = Taxonomy::built_in();
     for file in files {
         let taxonomy = read_taxonomy(file).with_context(|| format!("taxonomy {}", file.display()))?;

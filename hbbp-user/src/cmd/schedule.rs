@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_come_at_their_times_and_one_that_is_due_once_comes_once() {
+    fn tasks_come_at_their_times_once_or_again_and_again() {
         let start = Instant::now();
         let mut schedule = Schedule::default();
         assert_eq!(schedule.next(start), None);

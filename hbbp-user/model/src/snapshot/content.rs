@@ -64,7 +64,7 @@ impl Snapshot {
     }
 
     /// Checks that counts leave room for sums of them, as in reports: what comes from a file may hold anything.
-    pub fn check_sums(&self) -> Result<(), Inconsistent> {
+    pub(crate) fn check_sums(&self) -> Result<(), Inconsistent> {
         holds(
             self.sums().all(|sum| sum <= MOST),
             "counts add up to more than 2^63",

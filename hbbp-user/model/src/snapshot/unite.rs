@@ -38,7 +38,7 @@ impl Snapshot {
     }
 
     /// Whether another profile was united into this one: it is of the same machine and boot, and within its time.
-    pub fn holds(&self, part: &Self) -> bool {
+    pub(crate) fn holds(&self, part: &Self) -> bool {
         facts::is_of_the_time_of(part, self)
     }
 

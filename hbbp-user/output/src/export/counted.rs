@@ -79,7 +79,7 @@ impl<'a> Counted<'a> {
     }
 
     /// The snapshot whose blocks were counted.
-    pub fn of(estimated: Estimated<'a>) -> Self {
+    pub(crate) fn of(estimated: Estimated<'a>) -> Self {
         let Estimated {
             snapshot,
             located,

@@ -44,7 +44,7 @@ pub(crate) fn named_by_symbol(symbol: &KernelSymbol<'_>) -> Option<KernelModule>
 }
 
 /// The module of text that the kernel wrote, which no other text belongs to.
-pub fn written(name: &str) -> KernelModule {
+pub(crate) fn written(name: &str) -> KernelModule {
     KernelModule {
         name: name.to_owned(),
         kind: written_kind(name),

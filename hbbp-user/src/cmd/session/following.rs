@@ -11,7 +11,7 @@ use hbbp_resolve::clock::thread_time;
 impl Session {
     pub(crate) fn read_sideband(&mut self) -> anyhow::Result<()> {
         let reading = self.collector.records()?;
-        self.stretch.unread += reading.unread;
+        self.since_last.unread += reading.unread;
         if let Some(budget) = &mut self.budget {
             budget.note_records(&reading.records);
         }

@@ -75,7 +75,7 @@ pub enum EndedProcesses {
 
 /// The time of the next profile, from the last one on.
 #[derive(Debug)]
-pub(super) struct Stretch {
+pub(super) struct SinceLast {
     /// When sampling was started.
     started: u64,
     /// Times of the CPUs at that time; `None` if these say nothing about what is measured.
@@ -94,8 +94,8 @@ pub(crate) struct Session {
     pub(super) parser: Parser,
     /// Facts of the run, as far as they are known.
     pub(super) run: Run,
-    /// What is known of the stretch of time of the next profile.
-    pub(super) stretch: Stretch,
+    /// What is known of the time since the last profile.
+    pub(super) since_last: SinceLast,
     /// The intervals since the last drain.
     pub(super) intervals: Intervals,
     /// Text that changed, and when that is looked at.
@@ -171,7 +171,7 @@ impl Session {
             resolver,
             parser: parser.clone(),
             run,
-            stretch: Stretch {
+            since_last: SinceLast {
                 started: now(),
                 cpu_times: whole_cpus.then(CpuTimes::read),
                 own_cpu: 0,
@@ -204,9 +204,9 @@ impl Session {
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         self.collector.enable()?;
-        self.stretch.started = now();
-        self.intervals.start(self.stretch.started);
-        self.stretch.cpu_times = self.stretch.cpu_times.take().map(|_| CpuTimes::read());
+        self.since_last.started = now();
+        self.intervals.start(self.since_last.started);
+        self.since_last.cpu_times = self.since_last.cpu_times.take().map(|_| CpuTimes::read());
         self.run.started = since_epoch();
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Session {
     fn close(&mut self) -> anyhow::Result<Closed> {
         self.look_at_stacks()?;
         self.collector.stop()?;
-        let duration = now().saturating_sub(self.stretch.started);
+        let duration = now().saturating_sub(self.since_last.started);
         let counts = self.counts()?;
         let totals = self.collector.take_totals()?;
         let mut run = self.run.clone();
@@ -274,7 +274,7 @@ impl Session {
         }
         let unfinished = self.followed.as_mut().and_then(|tasks| tasks.take_note(&run));
         run.notes.extend(unfinished);
-        if let Some(before) = &self.stretch.cpu_times {
+        if let Some(before) = &self.since_last.cpu_times {
             CpuTimes::read().add_since(before, &mut run.events);
         }
         Ok(Closed {
@@ -295,12 +295,12 @@ impl Session {
         snapshot.losses += &closed.losses;
         snapshot
             .losses
-            .add(Loss::SidebandUnread, mem::take(&mut self.stretch.unread));
+            .add(Loss::SidebandUnread, mem::take(&mut self.since_last.unread));
         let rested = self.budget.as_mut().map_or(0, Budget::take_rested);
         snapshot.losses.add(Loss::RecordsRested, rested);
         snapshot.fit();
         let own_cpu = read_own_cpu().saturating_add(self.parser.spent());
-        let before = mem::replace(&mut self.stretch.own_cpu, own_cpu);
+        let before = mem::replace(&mut self.since_last.own_cpu, own_cpu);
         snapshot.run.own_cpu = own_cpu.saturating_sub(before);
         snapshot.run.own_memory = read_own_memory();
         snapshot

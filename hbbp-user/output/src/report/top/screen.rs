@@ -96,7 +96,7 @@ pub struct Screen {
 
 impl Tab {
     /// All of them, each with its key.
-    pub const ALL: [(Self, char, &'static str); 6] = [
+    pub(crate) const ALL: [(Self, char, &'static str); 6] = [
         (Self::Functions, 'f', "functions"),
         (Self::Modules, 'm', "modules"),
         (Self::Processes, 'p', "processes"),
@@ -106,7 +106,7 @@ impl Tab {
     ];
 
     /// Its dimensions.
-    pub const fn dimensions(self) -> &'static [Dimension] {
+    pub(crate) const fn dimensions(self) -> &'static [Dimension] {
         match self {
             Self::Functions => &[Dimension::Function, Dimension::Module],
             Self::Modules => &[Dimension::Module],
