@@ -4,6 +4,7 @@
 //! allocates only what the file can really give.
 
 use std::fs::{File, Metadata};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +85,17 @@ impl ByteSource {
         self.about().map(|about| about.uid())
     }
 
+    /// The same file once more; fails for memory.
+    pub fn again(&self) -> io::Result<Self> {
+        match self {
+            Self::File(file, len) => Ok(Self::File(file.try_clone()?, *len)),
+            Self::Bounded(file, len, readable) => {
+                Ok(Self::Bounded(file.try_clone()?, *len, Arc::clone(readable)))
+            }
+            Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     fn about(&self) -> Option<Metadata> {
         match self {
             Self::File(file, _) | Self::Bounded(file, ..) => file.metadata().ok(),
@@ -130,9 +142,9 @@ impl ByteSource {
         }
     }
 
-    /// Reads the text up to the next zero byte, at most 1 KiB of it; mangled names beyond that are truncated.
+    /// Reads the text up to the next zero byte; of a name of more than 1 KiB the beginning and a hash.
     pub(crate) fn read_name(&self, offset: u64) -> Option<String> {
-        let len = self.len().checked_sub(offset)?.min(LONGEST_NAME as u64);
+        let len = self.len().checked_sub(offset)?.min(MAX_HASHED);
         let mut short = [0; SHORT_NAME];
         let short = short.get_mut(..usize::try_from(len).ok()?.min(SHORT_NAME))?;
         if !self.read_into(offset, short) {
@@ -146,17 +158,34 @@ impl ByteSource {
     }
 }
 
-/// Names beyond this are truncated.
+/// Of longer names this many bytes are kept, the hash among them.
 pub(super) const LONGEST_NAME: usize = 1024;
+/// A name is read as far as this, in bytes: those of generated code reach some KiB.
+const MAX_HASHED: u64 = 256 << 10;
 /// Few names are longer, and what is read has to be copied.
 const SHORT_NAME: usize = 64;
 
-/// Text that may be none; it nearly always is.
+/// Text that may be none; it nearly always is. A long name is cut, and a hash of all of it distinguishes it from others with the
+/// same beginning.
 pub(super) fn text(name: &[u8]) -> String {
-    match str::from_utf8(name) {
-        Ok(name) => name.to_owned(),
-        Err(_) => String::from_utf8_lossy(name).into_owned(),
+    if name.len() <= LONGEST_NAME {
+        return match str::from_utf8(name) {
+            Ok(name) => name.to_owned(),
+            Err(_) => String::from_utf8_lossy(name).into_owned(),
+        };
     }
+    let hash = format!("~{:016x}", hash(name));
+    let kept = name.get(..LONGEST_NAME - hash.len()).unwrap_or(name);
+    String::from_utf8_lossy(kept)
+        .trim_end_matches('\u{fffd}')
+        .to_owned()
+        + &hash
+}
+
+/// FNV-1a (RFC 9923): the same in each version of the program, as names are compared between profiles.
+fn hash(bytes: &[u8]) -> u64 {
+    let one = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, one)
 }
 
 #[cfg(test)]
@@ -180,6 +209,18 @@ mod tests {
         let lying = ByteSource::File(file, u64::MAX);
         assert_eq!(lying.read(0, 1 << 40), None);
         assert_eq!(lying.read(1 << 50, 4), None);
+    }
+
+    #[test]
+    fn long_names_are_distinguished() {
+        let long = |last: u8| [&[b'x'; 5000][..], &[last, 0]].concat();
+        let [a, b] = [b'a', b'b'].map(|last| ByteSource::Memory(long(last)).read_name(0).unwrap());
+        assert_eq!((a.len(), b.len()), (LONGEST_NAME, LONGEST_NAME));
+        assert!(a != b && a[..1000] == b[..1000]);
+        assert_eq!(text(b"foobar"), "foobar");
+        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8, "of RFC 9923, appendix C");
+        let shortest_cut = text(&[b'y'; LONGEST_NAME + 1]);
+        assert!(shortest_cut.contains('~') && !text(&[b'y'; LONGEST_NAME]).contains('~'));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Where the functions of an ELF file start and end, and what they are called.
 //!
-//! Symbol tables say it best (.symtab, or that of a debug file with the same build id, then .dynsym). Functions of stripped
-//! files have the ranges of their unwind information and no name; the stubs of linkage tables have the names of the
-//! functions that they lead to (`puts@plt`).
+//! Symbol tables say it best: .symtab, or that of a debug file (build id, `.gnu_debuglink`), or the packed one of
+//! `.gnu_debugdata`; then .dynsym. Without a .symtab, programs of Go have their own table. Functions of stripped files have the
+//! ranges of their unwind information and no name; the stubs of linkage tables have the names of the functions that they
+//! lead to (`puts@plt`). A label in code that no function covers reaches to the next symbol, as for gdb.
 
 mod read;
 mod table;
@@ -11,6 +12,7 @@ mod wire;
 pub use crate::layout::SymbolFile;
 pub use read::read_functions;
 pub use table::Functions;
+pub(crate) use table::MAX_DEBUG_FILES;
 
 #[cfg(test)]
 mod tests {
@@ -30,11 +32,11 @@ mod tests {
             source: &source,
             layout: &layout,
         };
-        let functions = read_functions(own, None);
+        let functions = read_functions(own, &[]);
         assert!(1000 < functions.len());
         let named = functions
             .starts()
-            .filter_map(|start| functions.read_function_at(start, &source, None));
+            .filter_map(|start| functions.read_function_at(start, &source, &[]));
         assert!(
             named
                 .into_iter()

@@ -14,6 +14,7 @@ use hbbp_model::addr::{FileOff, ImageAddr};
 
 use super::build_id::parse_build_id;
 use super::byte_source::ByteSource;
+use super::debug_link::DebugLink;
 
 /// Real files have about ten; each function that has only a start is looked for in all of them.
 pub(crate) const MAX_SEGMENTS: usize = 128;
@@ -77,6 +78,8 @@ pub struct ElfLayout {
     pub section_names: Option<FileOff>,
     /// Where the search table of unwind information lies: its segment.
     pub eh_frame_hdr: Option<Segment>,
+    /// The file that holds its symbols, where it says so.
+    pub debug_link: Option<DebugLink>,
 }
 
 /// A part of the file that is mapped.
@@ -107,45 +110,24 @@ pub struct Section {
     pub link: u32,
     /// Where its name is in the section of names.
     pub name: u32,
+    /// Whether it holds code.
+    pub executable: bool,
 }
 
 /// Reads the layout of an ELF file.
 pub fn read_layout(source: &ByteSource) -> Result<ElfLayout, ElfError> {
-    read(source, Sections::Read)
-}
-
-/// The same without its sections, which serve for names only.
-pub(crate) fn read_segments(source: &ByteSource) -> Result<ElfLayout, ElfError> {
-    read(source, Sections::LeftOut)
-}
-
-/// What becomes of the table of sections.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Sections {
-    Read,
-    LeftOut,
-}
-
-fn read(source: &ByteSource, sections: Sections) -> Result<ElfLayout, ElfError> {
     let ident = source.read(0, 16).ok_or(ElfError::NotElf)?;
     if !ident.starts_with(&elf::ELFMAG) {
         return Err(ElfError::NotElf);
     }
     match (ident.get(4).copied(), ident.get(5).copied()) {
-        (Some(elf::ELFCLASS64), Some(elf::ELFDATA2LSB)) => {
-            read_headers::<FileHeader64<LittleEndian>>(source, sections)
-        }
-        (Some(elf::ELFCLASS32), Some(elf::ELFDATA2LSB)) => {
-            read_headers::<FileHeader32<LittleEndian>>(source, sections)
-        }
+        (Some(elf::ELFCLASS64), Some(elf::ELFDATA2LSB)) => read_headers::<FileHeader64<LittleEndian>>(source),
+        (Some(elf::ELFCLASS32), Some(elf::ELFDATA2LSB)) => read_headers::<FileHeader32<LittleEndian>>(source),
         _ => Err(ElfError::Foreign),
     }
 }
 
-fn read_headers<E: FileHeader<Endian = LittleEndian>>(
-    source: &ByteSource,
-    sections: Sections,
-) -> Result<ElfLayout, ElfError> {
+fn read_headers<E: FileHeader<Endian = LittleEndian>>(source: &ByteSource) -> Result<ElfLayout, ElfError> {
     let le = LittleEndian;
     let head = source
         .read(0, wide(mem::size_of::<E>()))
@@ -172,19 +154,39 @@ fn read_headers<E: FileHeader<Endian = LittleEndian>>(
         let notes = source.read(h.p_offset(le).into(), h.p_filesz(le).into().min(MAX_NOTES))?;
         parse_build_id(&notes)
     });
-    let sections = match sections {
-        Sections::Read => read_sections::<E>(source, head).unwrap_or_default(),
-        Sections::LeftOut => Vec::new(),
-    };
+    let sections = read_sections::<E>(source, head).unwrap_or_default();
     let names = sections.get(usize::from(head.e_shstrndx(le)));
-    Ok(ElfLayout {
+    let mut segments: Vec<Segment> = of_kind(elf::PT_LOAD).map(segment).collect();
+    if headers.is_empty() {
+        // What older versions of `perf inject --jit` write (tools/perf/util/genelf.c) has sections alone.
+        let code = sections.iter().filter(|section| section.executable);
+        segments.extend(code.take(MAX_SEGMENTS).map(Segment::of_section));
+    }
+    let layout = ElfLayout {
         class,
         build_id: notes.unwrap_or_default(),
-        segments: of_kind(elf::PT_LOAD).map(segment).collect(),
+        segments,
         section_names: names.map(|names| names.offset),
         sections,
         eh_frame_hdr: of_kind(elf::PT_GNU_EH_FRAME).map(segment).next(),
+        debug_link: None,
+    };
+    let link = layout.unmapped_section(source, ".gnu_debuglink");
+    Ok(ElfLayout {
+        debug_link: link.and_then(|link| DebugLink::read(source, link.offset.0, link.len)),
+        ..layout
     })
+}
+
+impl Segment {
+    fn of_section(section: &Section) -> Self {
+        Self {
+            offset: section.offset,
+            start: section.start,
+            len: section.len,
+            executable: section.executable,
+        }
+    }
 }
 
 fn segment<P: ProgramHeader<Endian = LittleEndian>>(header: &P) -> Segment {
@@ -215,6 +217,7 @@ fn read_sections<E: FileHeader<Endian = LittleEndian>>(
         len: h.sh_size(le).into(),
         link: h.sh_link(le),
         name: h.sh_name(le),
+        executable: h.sh_flags(le).into() & u64::from(elf::SHF_EXECINSTR) != 0,
     });
     Some(sections.collect())
 }
@@ -242,10 +245,23 @@ pub struct SymbolFile<'a> {
     pub layout: &'a ElfLayout,
 }
 
+impl SymbolFile<'_> {
+    /// Whether it holds the symbols of a file: by their build ids, or without one by the checksum that the file has of it.
+    pub(crate) fn belongs_to(&self, file: &ElfLayout) -> bool {
+        if !file.build_id.is_empty() && !self.layout.build_id.is_empty() {
+            return file.build_id == self.layout.build_id;
+        }
+        let link = file.debug_link.as_ref();
+        link.is_some_and(|link| link.is_of(self.source))
+    }
+}
+
 impl ElfLayout {
     /// The image address of the byte at `offset` of the file, as the loader maps it: whole pages of a segment.
-    /// Executable segments are preferred where two segments share a page.
-    pub fn image_addr(&self, offset: FileOff) -> Option<ImageAddr> {
+    /// Executable segments are preferred where two segments share a page. Of two executable ones, each of which may be mapped from
+    /// this byte on, it is the one around which the others are: `shows` says whether this byte of the file is mapped at a distance
+    /// (modulo 2^64) from there.
+    pub fn image_addr(&self, offset: FileOff, shows: &dyn Fn(u64, FileOff) -> bool) -> Option<ImageAddr> {
         let holds = |s: &&Segment| {
             let first = s.offset.0 / PAGE * PAGE;
             let end = s
@@ -256,18 +272,29 @@ impl ElfLayout {
                 .saturating_mul(PAGE);
             first <= offset.0 && offset.0 < end
         };
-        let segment = self
-            .segments
-            .iter()
-            .rev()
-            .filter(holds)
-            .max_by_key(|s| s.executable)?;
-        Some(ImageAddr(
-            offset
-                .0
-                .wrapping_sub(segment.offset.0)
-                .wrapping_add(segment.start.0),
-        ))
+        let addr_in = |segment: &Segment| {
+            let from_start = offset.0.wrapping_sub(segment.offset.0);
+            from_start.wrapping_add(segment.start.0)
+        };
+        let holding = || self.segments.iter().filter(holds);
+        if holding().filter(|segment| segment.executable).count() < 2 {
+            let segment = holding().rev().max_by_key(|segment| segment.executable)?;
+            return Some(ImageAddr(addr_in(segment)));
+        }
+        let n_around = |at: u64| {
+            let others = self.segments.iter().filter(|segment| segment.executable);
+            let shown = others.filter(|other| {
+                let into_page = other.offset.0 % PAGE;
+                let distance = other.start.0.wrapping_sub(into_page).wrapping_sub(at);
+                shows(distance, FileOff(other.offset.0 - into_page))
+            });
+            shown.count()
+        };
+        let executable = holding().rev().filter(|segment| segment.executable);
+        executable
+            .map(addr_in)
+            .max_by_key(|at| n_around(*at))
+            .map(ImageAddr)
     }
 
     /// The segment that holds the byte at `at`.
@@ -284,6 +311,15 @@ impl ElfLayout {
             .0
             .checked_add(at.since(segment.start)?)
             .map(FileOff)
+    }
+
+    /// The section of this name that is not in memory.
+    pub(crate) fn unmapped_section(&self, source: &ByteSource, name: &str) -> Option<&Section> {
+        let mut unmapped = self
+            .sections
+            .iter()
+            .filter(|section| section.kind == elf::SHT_PROGBITS && section.start == ImageAddr(0));
+        unmapped.find(|section| self.section_name(source, section).as_deref() == Some(name))
     }
 
     /// The name of a section.

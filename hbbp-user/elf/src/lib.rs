@@ -4,13 +4,19 @@
 //! Such files are hostile. A [`parser`] has them parsed in processes without rights, within limits of memory and CPU time.
 //!
 //! `byte_source` reads, `layout` interprets headers, `build_id` finds the identity, `functions` the ranges and names of
-//! functions (`unwind` those of stripped files, `linkage` the stubs of linkage tables, `name_blocks` reads the names).
+//! functions. Of these, `unwind` finds those of stripped files, `go_functions` those of Go, `mini_debug_info` those that are packed,
+//! and `linkage` the stubs of linkage tables. `name_blocks` reads the names.
 
 pub mod build_id;
 pub mod byte_source;
+pub mod debug_link;
 pub mod functions;
+mod go_functions;
 pub mod layout;
 mod linkage;
+#[cfg(test)]
+mod made_elf;
+mod mini_debug_info;
 pub(crate) mod name_blocks;
 pub mod parser;
 pub mod perf_map;

@@ -20,6 +20,8 @@ struct PerfMapMessage {
     /// Where it ends.
     #[prost(uint32, repeated, tag = "5")]
     name_ends: Vec<u32>,
+    #[prost(bool, tag = "6")]
+    is_cut: bool,
 }
 
 impl PerfMap {
@@ -41,6 +43,7 @@ impl PerfMap {
                 .map(|function| function.name.start)
                 .collect(),
             name_ends: self.functions.iter().map(|function| function.name.end).collect(),
+            is_cut: self.is_cut,
         };
         message.encode_to_vec()
     }
@@ -68,6 +71,7 @@ impl PerfMap {
         Some(Self {
             text: message.text,
             functions,
+            is_cut: message.is_cut,
         })
     }
 }

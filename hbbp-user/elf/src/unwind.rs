@@ -255,6 +255,7 @@ mod tests {
             len: bytes.len() as u64,
             link: 0,
             name: 0,
+            executable: false,
         };
         Frames::new(&ByteSource::Memory(bytes), &section).ranges()
     }

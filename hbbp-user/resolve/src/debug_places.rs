@@ -37,6 +37,17 @@ pub(crate) fn debug_file_place(build_id: &[u8]) -> Option<PathBuf> {
     )
 }
 
+/// Where the file may lie that the `.gnu_debuglink` of a file at `path` names (gdb's convention).
+pub(crate) fn linked_places(path: &Path, name: &str) -> Vec<PathBuf> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let global = Path::new("/usr/lib/debug").join(folder.strip_prefix("/").unwrap_or(folder));
+    vec![
+        folder.join(name),
+        folder.join(".debug").join(name),
+        global.join(name),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

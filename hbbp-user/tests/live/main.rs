@@ -21,6 +21,7 @@ mod first_line;
 mod intervals;
 mod lines;
 mod load;
+mod names;
 mod overwritten;
 mod patched;
 mod processes;

@@ -1,5 +1,7 @@
 //! Reads the functions of an ELF file from its tables.
 
+use std::mem;
+
 use object::LittleEndian;
 use object::elf::{self, Sym32, Sym64};
 use object::pod;
@@ -7,9 +9,11 @@ use object::read::elf::Sym;
 
 use super::table::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, UNNAMED};
 use crate::byte_source::ByteSource;
-use crate::layout::{ElfClass, Section, Segment, SymbolFile};
+use crate::go_functions::read_go_functions;
+use crate::layout::{ElfClass, ElfLayout, Section, Segment, SymbolFile};
 use crate::linkage::{MAX_LINKAGE_TABLE, MAX_LINKAGE_TABLES, read_stubs};
-use crate::unwind::{UnwindRange, read_unwind_ranges};
+use crate::mini_debug_info::unpack;
+use crate::unwind::read_unwind_ranges;
 use crate::unwind_table::UnwindTable;
 use hbbp_model::addr::{FileOff, ImageAddr};
 
@@ -24,7 +28,10 @@ const REACH: u64 = 1 << 31;
 struct Reading {
     /// Sorted by start between two steps.
     ranges: Vec<ReadRange>,
+    /// Labels in code, which are functions where no other is.
+    labels: Vec<ReadRange>,
     names: Vec<NameTable>,
+    is_cut: bool,
 }
 
 /// A function at any address.
@@ -40,27 +47,57 @@ struct ReadRange {
     global: bool,
 }
 
-/// Reads the functions of `own`, with the help of its debug file where there is one.
-pub fn read_functions(own: SymbolFile<'_>, debug: Option<SymbolFile<'_>>) -> Functions {
+/// Reads the functions of `own`, with the help of its debug file where there is one, the debug file of that, and so on.
+pub fn read_functions(own: SymbolFile<'_>, debug: &[SymbolFile<'_>]) -> Functions {
     let mut functions = Reading::default();
     functions.add_symbols(own, elf::SHT_SYMTAB, NameFile::Own);
+    for (debug, nth) in debug.iter().zip(0..) {
+        if functions.ranges.is_empty() {
+            functions.add_symbols(*debug, elf::SHT_SYMTAB, NameFile::Debug(nth));
+        }
+    }
+    let mut unpacked = ByteSource::Memory(Vec::new());
     if functions.ranges.is_empty()
-        && let Some(debug) = debug
+        && let Some(packed) = unpack(own)
     {
-        functions.add_symbols(debug, elf::SHT_SYMTAB, NameFile::Debug);
+        functions.add_symbols(packed.symbols(), elf::SHT_SYMTAB, NameFile::Unpacked);
+        unpacked = packed.into_names();
+    }
+    if functions.ranges.is_empty() {
+        functions.add_go(own);
     }
     functions.add_symbols(own, elf::SHT_DYNSYM, NameFile::Own);
     functions.add_linkage_tables(own);
+    let labels = mem::take(&mut functions.labels);
+    functions.add_uncovered(labels);
     let unwind = UnwindTable::read(own);
     if unwind.is_none() {
-        functions.add_unnamed(read_unwind_ranges(own));
+        let ranges = read_unwind_ranges(own).into_iter();
+        functions.add_uncovered(
+            ranges
+                .map(|(start, len)| ReadRange::unnamed(start, len))
+                .collect(),
+        );
     }
     let layout = own.layout;
     let next_unnamed = |start| unwind.as_ref()?.next_start(start);
     functions.close_open_ends(|at| layout.segment_at(at).copied(), next_unnamed);
     Functions {
         unwind,
+        unpacked,
         ..functions.table()
+    }
+}
+
+impl ReadRange {
+    fn unnamed(start: u64, len: u64) -> Self {
+        Self {
+            start,
+            len: short(len),
+            name: 0,
+            table: UNNAMED,
+            global: false,
+        }
     }
 }
 
@@ -73,14 +110,16 @@ impl Reading {
         let strings = usize::try_from(table.link)
             .ok()
             .and_then(|idx| file.layout.sections.get(idx));
-        let Some(names) = strings.and_then(|strings| self.add_names(names, strings.offset, "")) else {
+        let offset = |strings: &Section| match names {
+            NameFile::Unpacked => FileOff(0),
+            NameFile::Own | NameFile::Debug(_) => strings.offset,
+        };
+        let Some(names) = strings.and_then(|strings| self.add_names(names, offset(strings), "")) else {
             return;
         };
         match file.layout.class {
-            ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file.source, table, names),
-            ElfClass::X86 | ElfClass::X32 => {
-                self.add_table::<Sym32<LittleEndian>>(file.source, table, names);
-            }
+            ElfClass::X86_64 => self.add_table::<Sym64<LittleEndian>>(file, table, names),
+            ElfClass::X86 | ElfClass::X32 => self.add_table::<Sym32<LittleEndian>>(file, table, names),
         }
         self.ranges.sort_by_key(|r| r.start);
     }
@@ -98,12 +137,13 @@ impl Reading {
         Some(number)
     }
 
-    fn add_table<S: Sym<Endian = LittleEndian>>(&mut self, source: &ByteSource, table: &Section, names: u8) {
+    fn add_table<S: Sym<Endian = LittleEndian>>(&mut self, file: SymbolFile<'_>, table: &Section, names: u8) {
+        let source = file.source;
         let entry = std::mem::size_of::<S>();
         let n_symbols = usize::try_from(table.len.min(source.len())).unwrap_or(usize::MAX) / entry;
-        let n_symbols = n_symbols.min(MAX_SYMBOLS.saturating_sub(self.ranges.len()));
         // Growing step by step would move the table from page to new page.
-        self.ranges.reserve(n_symbols);
+        self.ranges
+            .reserve(n_symbols.min(MAX_SYMBOLS.saturating_sub(self.ranges.len())));
         let mut piece = vec![0; PIECE.min(n_symbols) * entry];
         for first in (0..n_symbols).step_by(PIECE) {
             let offset = u64::try_from(first * entry)
@@ -119,6 +159,30 @@ impl Reading {
             };
             self.ranges
                 .extend(symbols.iter().filter_map(|s| function_range(s, names)));
+            self.labels
+                .extend(symbols.iter().filter_map(|s| label(s, file.layout, names)));
+            if MAX_SYMBOLS < self.ranges.len() + self.labels.len() {
+                self.is_cut = true;
+                return;
+            }
+        }
+    }
+
+    /// Adds the functions of a program that was written in Go.
+    fn add_go(&mut self, own: SymbolFile<'_>) {
+        let Some(go) = read_go_functions(own) else {
+            return;
+        };
+        if let Some(table) = self.add_names(NameFile::Own, go.names, "") {
+            self.ranges
+                .extend(go.functions.into_iter().map(|function| ReadRange {
+                    start: function.start,
+                    len: function.len,
+                    name: function.name,
+                    table,
+                    global: true,
+                }));
+            self.ranges.sort_by_key(|r| r.start);
         }
     }
 
@@ -163,12 +227,13 @@ impl Reading {
     }
 
     /// Adds the ranges that no symbol covers.
-    fn add_unnamed(&mut self, mut ranges: Vec<UnwindRange>) {
-        ranges.sort_unstable();
+    fn add_uncovered(&mut self, mut ranges: Vec<ReadRange>) {
+        ranges.sort_by_key(|range| range.start);
         let n_symbols = self.ranges.len();
         let mut n_before = 0;
         self.ranges.reserve(ranges.len());
-        for (start, len) in ranges {
+        for range in ranges {
+            let start = range.start;
             let symbols = self.ranges.get(..n_symbols).unwrap_or(&[]);
             let later = symbols.iter().skip(n_before);
             n_before += later.take_while(|r| r.start <= start).count();
@@ -177,13 +242,7 @@ impl Reading {
                 .into_iter()
                 .any(|r| r.start == start || start - r.start < u64::from(r.len));
             if !covered {
-                self.ranges.push(ReadRange {
-                    start,
-                    len: short(len),
-                    name: 0,
-                    table: UNNAMED,
-                    global: false,
-                });
+                self.ranges.push(range);
             }
         }
         self.ranges.sort_by_key(|r| r.start);
@@ -236,6 +295,7 @@ impl Reading {
             first,
             ranges,
             names: self.names,
+            is_cut: self.is_cut,
             ..Functions::default()
         }
     }
@@ -257,6 +317,22 @@ fn function_range<S: Sym<Endian = LittleEndian>>(symbol: &S, table: u8) -> Optio
     (is_function && 0 < start).then_some(range)
 }
 
+/// A label in a section of code, such as a function that was written in assembly has without `.type`.
+fn label<S: Sym<Endian = LittleEndian>>(symbol: &S, layout: &ElfLayout, table: u8) -> Option<ReadRange> {
+    let le = LittleEndian;
+    let is_label = symbol.st_type() == elf::STT_NOTYPE && symbol.st_name(le) != 0;
+    let section = layout.sections.get(usize::from(symbol.st_shndx(le)));
+    let in_code = is_label && section.is_some_and(|section| section.executable);
+    let start = symbol.st_value(le).into();
+    (in_code && 0 < start).then(|| ReadRange {
+        start,
+        len: short(symbol.st_size(le).into()),
+        name: symbol.st_name(le),
+        table,
+        global: symbol.st_bind() != elf::STB_LOCAL,
+    })
+}
+
 fn short(len: u64) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
@@ -264,6 +340,8 @@ fn short(len: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::read_layout;
+    use crate::made_elf::{MadeSection, made};
 
     fn range(start: u64, len: u32) -> ReadRange {
         ReadRange {
@@ -278,7 +356,7 @@ mod tests {
     fn at(functions: &Functions, at: u64) -> Option<(u64, u64)> {
         let none = ByteSource::Memory(Vec::new());
         functions
-            .read_function_at(ImageAddr(at), &none, None)
+            .read_function_at(ImageAddr(at), &none, &[])
             .map(|s| (s.start.0, s.len))
     }
 
@@ -304,7 +382,7 @@ mod tests {
             ranges: vec![range(0x100, 0), range(0x100, 0), range(0x140, 0x10)],
             ..Reading::default()
         };
-        reading.add_unnamed(vec![(0x100, 0), (0x144, 0), (0x180, 0)]);
+        reading.add_uncovered(vec![range(0x100, 0), range(0x144, 0), range(0x180, 0)]);
         let segment = Segment {
             offset: hbbp_model::addr::FileOff(0),
             start: ImageAddr(0),
@@ -318,5 +396,45 @@ mod tests {
         assert_eq!(at(&functions, 0x150), None, "padding");
         assert_eq!(at(&functions, 0x1bf), Some((0x180, 0x40)));
         assert_eq!(at(&functions, 0x1c0), None);
+    }
+
+    /// A function after more symbols than are functions in any file; labels are functions only where no function is.
+    #[test]
+    fn last_of_many_symbols_is_found() {
+        let symbol = |kind: u8, section: u16, start: u64, len: u64| {
+            let mut bytes = [0; 24];
+            (bytes[0], bytes[4]) = (1, kind);
+            bytes[6..8].copy_from_slice(&section.to_le_bytes());
+            bytes[8..16].copy_from_slice(&start.to_le_bytes());
+            bytes[16..].copy_from_slice(&len.to_le_bytes());
+            bytes
+        };
+        let object = symbol(elf::STT_OBJECT, 1, 0x1000, 8);
+        let mut table = object.repeat(MAX_SYMBOLS + PIECE);
+        table.extend(symbol(elf::STT_NOTYPE, 1, 0x1010, 0));
+        table.extend(symbol(elf::STT_FUNC, 1, 0x1000, 0x20));
+        // A label of data, and one of code.
+        table.extend(symbol(elf::STT_NOTYPE, 2, 0x1030, 0));
+        table.extend(symbol(elf::STT_NOTYPE, 1, 0x1040, 0));
+        let names = MadeSection::unmapped(".strtab", b"\0f\0".to_vec());
+        let symbols = MadeSection {
+            kind: elf::SHT_SYMTAB,
+            link: 2,
+            ..MadeSection::unmapped(".symtab", table)
+        };
+        let source = made(vec![MadeSection::code(0x1000, 0x80), names, symbols]);
+        let layout = read_layout(&source).unwrap();
+        let own = SymbolFile {
+            source: &source,
+            layout: &layout,
+        };
+        let functions = read_functions(own, &[]);
+        let at = |at| {
+            let found = functions.read_function_at(ImageAddr(at), &source, &[]);
+            found.map(|symbol| (symbol.start.0, symbol.len))
+        };
+        assert_eq!([at(0x1008), at(0x1018)], [Some((0x1000, 0x20)); 2]);
+        assert_eq!((at(0x1030), at(0x107f)), (None, Some((0x1040, 0x40))));
+        assert!(!functions.is_cut());
     }
 }

@@ -13,13 +13,15 @@ use crate::byte_source::ByteSource;
 use crate::name_blocks::NameBlocks;
 use crate::unwind_table::UnwindTable;
 
-/// No table is read beyond this many entries: the largest browsers have about a million.
-pub(super) const MAX_SYMBOLS: usize = 2 << 20;
+/// No file has more functions, as far as is read: the largest browsers have about a million, some servers three.
+pub(super) const MAX_SYMBOLS: usize = 4 << 20;
+/// A file names its debug file, and that one another; real ones have one or two.
+pub(crate) const MAX_DEBUG_FILES: usize = 3;
 /// A small function may lie inside a large one; the search for the large one ends after this many small ones.
 const MAX_NESTED: usize = 64;
 
 /// The functions of one file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Functions {
     /// The first start.
     pub(super) first: u64,
@@ -33,6 +35,25 @@ pub struct Functions {
     pub(super) read: RefCell<NameBlocks>,
     /// What was read of those of its debug file.
     pub(super) read_debug: RefCell<NameBlocks>,
+    /// Names that are packed in the file.
+    pub(super) unpacked: ByteSource,
+    /// Whether it has more functions than are read.
+    pub(super) is_cut: bool,
+}
+
+impl Default for Functions {
+    fn default() -> Self {
+        Self {
+            first: 0,
+            ranges: Vec::new(),
+            unwind: None,
+            names: Vec::new(),
+            read: RefCell::default(),
+            read_debug: RefCell::default(),
+            unpacked: ByteSource::Memory(Vec::new()),
+            is_cut: false,
+        }
+    }
 }
 
 /// There may be a million of them, so each is kept small.
@@ -70,14 +91,21 @@ pub(super) struct NameTable {
 pub(super) enum NameFile {
     /// The file itself.
     Own,
-    /// Its debug file.
-    Debug,
+    /// One of its debug files. All names of a table are in one of them.
+    Debug(u8),
+    /// What was packed in the file.
+    Unpacked,
 }
 
 impl Functions {
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.ranges.len() + self.unwind.as_ref().map_or(0, |table| table.entries.len())
+    }
+
+    /// Whether the file has more functions than are read.
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Whether nothing is known.
@@ -89,7 +117,8 @@ impl Functions {
     pub fn n_bytes(&self) -> usize {
         let blocks = self.read.borrow().n_bytes() + self.read_debug.borrow().n_bytes();
         let unwind = self.unwind.as_ref().map_or(0, UnwindTable::n_bytes);
-        self.ranges.capacity() * size_of::<FunctionRange>() + unwind + blocks
+        let unpacked = usize::try_from(self.unpacked.len()).unwrap_or(usize::MAX);
+        self.ranges.capacity() * size_of::<FunctionRange>() + unwind + blocks + unpacked
     }
 
     /// Where the functions of symbol tables start, in rising order; several may share a start.
@@ -108,12 +137,7 @@ impl Functions {
 
     /// The function that contains `at`; of several with one start, the name is chosen by a fixed rule. Where only its range
     /// is known, the name is empty.
-    pub fn read_function_at(
-        &self,
-        at: ImageAddr,
-        own: &ByteSource,
-        debug: Option<&ByteSource>,
-    ) -> Option<Symbol> {
+    pub fn read_function_at(&self, at: ImageAddr, own: &ByteSource, debug: &[ByteSource]) -> Option<Symbol> {
         let Some(found) = self.range_at(at) else {
             return self.read_unnamed_at(at, own);
         };
@@ -129,7 +153,11 @@ impl Functions {
             let offset = table.offset.checked_add(u64::from(r.name))?;
             let name = match table.file {
                 NameFile::Own => self.read.borrow_mut().read_name(own, offset),
-                NameFile::Debug => self.read_debug.borrow_mut().read_name(debug?, offset),
+                NameFile::Unpacked => self.unpacked.read_name(offset),
+                NameFile::Debug(nth) => {
+                    let debug = debug.get(usize::from(nth))?;
+                    self.read_debug.borrow_mut().read_name(debug, offset)
+                }
             };
             Some((r.global, name.filter(|n| !n.is_empty())? + table.suffix))
         });

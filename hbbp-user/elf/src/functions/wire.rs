@@ -4,6 +4,7 @@ use prost::Message as _;
 use prost::bytes::Bytes;
 
 use super::table::{FunctionRange, Functions, MAX_SYMBOLS, NameFile, NameTable, STUB_SUFFIX, UNNAMED};
+use crate::byte_source::ByteSource;
 use crate::unwind::MAX_ENTRIES;
 use crate::unwind_table::{Entry, UnwindTable};
 
@@ -29,6 +30,10 @@ struct FunctionsMessage {
     name_tables: Vec<TableMessage>,
     #[prost(message, optional, tag = "8")]
     unwind: Option<UnwindMessage>,
+    #[prost(bytes = "bytes", tag = "9")]
+    unpacked: Bytes,
+    #[prost(bool, tag = "10")]
+    is_cut: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -44,8 +49,9 @@ struct UnwindMessage {
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 struct TableMessage {
-    #[prost(bool, tag = "1")]
-    of_debug_file: bool,
+    /// 0 of the file itself, 1 of what the answer holds, from 2 on of a debug file.
+    #[prost(uint32, tag = "1")]
+    file: u32,
     #[prost(uint64, tag = "2")]
     offset: u64,
     #[prost(bool, tag = "3")]
@@ -56,7 +62,11 @@ impl Functions {
     /// The columns.
     pub(crate) fn encode_columns(&self) -> Vec<u8> {
         let tables = self.names.iter().map(|table| TableMessage {
-            of_debug_file: matches!(table.file, NameFile::Debug),
+            file: match table.file {
+                NameFile::Own => 0,
+                NameFile::Unpacked => 1,
+                NameFile::Debug(nth) => 2 + u32::from(nth),
+            },
             offset: table.offset,
             of_stubs: !table.suffix.is_empty(),
         });
@@ -73,6 +83,11 @@ impl Functions {
                 offset: table.offset,
                 entries: table.entries.iter().flat_map(|entry| entry.bytes()).collect(),
             }),
+            unpacked: match &self.unpacked {
+                ByteSource::Memory(names) => names.clone().into(),
+                ByteSource::File(..) | ByteSource::Bounded(..) => Bytes::new(),
+            },
+            is_cut: self.is_cut,
         };
         message.encode_to_vec()
     }
@@ -110,10 +125,10 @@ impl Functions {
             });
         }
         let names = message.name_tables.iter().map(|table| NameTable {
-            file: if table.of_debug_file {
-                NameFile::Debug
-            } else {
-                NameFile::Own
+            file: match table.file {
+                0 => NameFile::Own,
+                1 => NameFile::Unpacked,
+                nth => NameFile::Debug(u8::try_from(nth - 2).unwrap_or(u8::MAX)),
             },
             offset: table.offset,
             suffix: if table.of_stubs { STUB_SUFFIX } else { "" },
@@ -128,6 +143,8 @@ impl Functions {
             unwind,
             ranges,
             names: names.collect(),
+            unpacked: ByteSource::Memory(message.unpacked.into()),
+            is_cut: message.is_cut,
             ..Self::default()
         })
     }

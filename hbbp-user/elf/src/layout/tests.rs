@@ -10,8 +10,12 @@ fn layout(segments: Vec<Segment>) -> ElfLayout {
         segments,
         sections: Vec::new(),
         eh_frame_hdr: None,
+        debug_link: None,
     }
 }
+
+/// No other mapping of the file.
+const ALONE: &dyn Fn(u64, FileOff) -> bool = &|_, _| false;
 
 fn text(offset: u64, start: u64, len: u64) -> Segment {
     Segment {
@@ -33,25 +37,63 @@ fn lld_puts_segments_at_addresses_that_differ_from_offsets() {
     };
     let image = layout(vec![data, text(0x1a40, 0x2a40, 0x600)]);
     assert_eq!(
-        image.image_addr(FileOff(0x1000)),
+        image.image_addr(FileOff(0x1000), ALONE),
         Some(ImageAddr(0x2000)),
         "the mapping starts on a page"
     );
     assert_eq!(image.file_off(ImageAddr(0x2a44)), Some(FileOff(0x1a44)));
     assert_eq!(image.file_off(ImageAddr(0x2a3c)), None);
     assert_eq!(image.file_off(ImageAddr(0x3040)), None);
-    assert_eq!(image.image_addr(FileOff(0x5000)), None);
+    assert_eq!(image.image_addr(FileOff(0x5000), ALONE), None);
 }
 
 #[test]
 fn programs_at_fixed_addresses() {
     let image = layout(vec![text(0x1000, 0x40_1000, 0x2345)]);
-    assert_eq!(image.image_addr(FileOff(0x1000)), Some(ImageAddr(0x40_1000)));
     assert_eq!(
-        image.image_addr(FileOff(0x2000)),
+        image.image_addr(FileOff(0x1000), ALONE),
+        Some(ImageAddr(0x40_1000))
+    );
+    assert_eq!(
+        image.image_addr(FileOff(0x2000), ALONE),
         Some(ImageAddr(0x40_2000)),
         "a split mapping"
     );
+}
+
+/// Both are mapped from the same page of the file; a loader puts them as far from each other as their addresses are.
+#[test]
+fn segments_that_share_a_page_are_distinguished_by_each_other() {
+    let (first, second) = (text(0x1000, 0x40_1000, 0x139), text(0x1139, 0x60_2139, 0x80));
+    let data = Segment {
+        executable: false,
+        ..text(0x1000, 0x50_0000, 0x1000)
+    };
+    let apart = 0x60_2000 - 0x40_1000_u64;
+    for segments in [vec![first, data, second], vec![second, first]] {
+        let image = layout(segments);
+        let at = |other: u64| {
+            let shows = |distance, offset| offset == FileOff(0x1000) && [0, other].contains(&distance);
+            image.image_addr(FileOff(0x1000), &shows)
+        };
+        assert_eq!(at(apart), Some(ImageAddr(0x40_1000)));
+        assert_eq!(at(apart.wrapping_neg()), Some(ImageAddr(0x60_2000)));
+    }
+}
+
+/// What perf writes for a function of a JIT compiler.
+#[test]
+fn sections_are_segments_where_there_are_none() {
+    let ByteSource::Memory(mut bytes) = with_sections(2) else {
+        panic!("it is in memory");
+    };
+    // The second section: PROGBITS, ALLOC and EXECINSTR, at 0x80 of the file and in memory, 0x30 bytes.
+    for (at, value) in [(4, 1), (8, 6), (16, 0x80), (24, 0x80), (32, 0x30)] {
+        bytes[64 + 64 + at] = value;
+    }
+    let image = read_layout(&ByteSource::Memory(bytes)).expect("an ELF file");
+    assert_eq!(image.segments, [text(0x80, 0x80, 0x30)]);
+    assert_eq!(image.image_addr(FileOff(0x80), ALONE), Some(ImageAddr(0x80)));
 }
 
 #[test]
@@ -93,7 +135,7 @@ fn hostile_headers() {
             bytes[at] = value;
             if let Ok(layout) = read_layout(&ByteSource::Memory(bytes)) {
                 for probe in [0, 1, 0x1000, u64::MAX] {
-                    let _ = layout.image_addr(FileOff(probe));
+                    let _ = layout.image_addr(FileOff(probe), ALONE);
                     let _ = layout.file_off(ImageAddr(probe));
                 }
             }
@@ -120,6 +162,4 @@ fn more_sections_than_any_program_has_are_not_read() {
     assert_eq!(n_sections(4096).ok(), Some(4096));
     assert_eq!(n_sections(4097).ok(), Some(0));
     assert_eq!(n_sections(u16::MAX).ok(), Some(0));
-    let segments_alone = read_segments(&with_sections(4096));
-    assert_eq!(segments_alone.map(|layout| layout.sections.len()).ok(), Some(0));
 }

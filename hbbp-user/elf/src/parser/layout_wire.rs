@@ -4,12 +4,11 @@ use prost::Message as _;
 use prost::bytes::Bytes;
 
 use super::parsed::{Layout, Parsed};
+use crate::build_id::MAX_BUILD_ID;
 use crate::byte_source::ByteSource;
-use crate::layout::{ElfClass, ElfError, ElfLayout, MAX_SEGMENTS, Segment, read_segments};
+use crate::debug_link::DebugLink;
+use crate::layout::{ElfClass, ElfError, ElfLayout, MAX_SEGMENTS, Segment, read_layout};
 use hbbp_model::addr::{FileOff, ImageAddr};
-
-/// Longest build id: that of SHA-512.
-const MAX_BUILD_ID: usize = 64;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct LayoutMessage {
@@ -23,6 +22,11 @@ struct LayoutMessage {
     build_id: Vec<u8>,
     #[prost(message, repeated, tag = "4")]
     segments: Vec<SegmentMessage>,
+    /// Empty without one.
+    #[prost(string, tag = "5")]
+    debug_link: String,
+    #[prost(uint32, tag = "6")]
+    checksum: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -59,8 +63,10 @@ impl Parsed for Layout {
     const QUESTION: u8 = 1;
 
     fn parse(files: &[&ByteSource]) -> Self {
-        let layout = read_segments(files.first().ok_or(ElfError::GivenUp)?)?;
+        let layout = read_layout(files.first().ok_or(ElfError::GivenUp)?)?;
         Ok(ElfLayout {
+            sections: Vec::new(),
+            section_names: None,
             eh_frame_hdr: None,
             ..layout
         })
@@ -77,6 +83,11 @@ impl Parsed for Layout {
                 error: 0,
                 build_id: layout.build_id.clone(),
                 segments: layout.segments.iter().map(message_of).collect(),
+                debug_link: layout
+                    .debug_link
+                    .as_ref()
+                    .map_or_else(String::new, |link| link.name.clone()),
+                checksum: layout.debug_link.as_ref().map_or(0, |link| link.checksum),
             },
         };
         message.encode_to_vec()
@@ -96,6 +107,7 @@ impl Parsed for Layout {
             sections: Vec::new(),
             section_names: None,
             eh_frame_hdr: None,
+            debug_link: DebugLink::new(&message.debug_link, message.checksum),
         }))
     }
 }

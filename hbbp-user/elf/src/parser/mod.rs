@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::byte_source::ByteSource;
-use crate::functions::Functions;
+use crate::functions::{Functions, MAX_DEBUG_FILES};
 use crate::layout::ElfError;
 use crate::perf_map::PerfMap;
 
@@ -112,8 +112,9 @@ impl Parser {
         }
     }
 
-    /// The functions of an ELF file, with the help of its debug file where there is one.
-    pub fn functions(&self, own: &ByteSource, debug: Option<&ByteSource>) -> Answer<Functions> {
+    /// The functions of an ELF file, with the help of its debug file where there is one, the debug file of that, and so on.
+    pub fn functions(&self, own: &ByteSource, debug: &[ByteSource]) -> Answer<Functions> {
+        let debug = debug.iter().take(MAX_DEBUG_FILES);
         let files: Vec<&ByteSource> = std::iter::once(own).chain(debug).collect();
         self.ask(&files)
     }

@@ -12,7 +12,7 @@ pub trait Parsed: Sized {
     /// Its number in a question.
     const QUESTION: u8;
 
-    /// Parses it from one file, or from one and its debug file.
+    /// Parses it from one file, or from one, its debug file, the debug file of that, and so on.
     fn parse(files: &[&ByteSource]) -> Self;
 
     /// Its bytes in an answer.
@@ -29,19 +29,24 @@ impl Parsed for Functions {
     const QUESTION: u8 = 2;
 
     fn parse(files: &[&ByteSource]) -> Self {
-        let layout = |nth: usize| {
-            let source = *files.get(nth)?;
-            Some((source, read_layout(source).ok()?))
-        };
-        let (own, debug) = (layout(0), layout(1));
-        let Some((source, layout)) = &own else {
+        let layouts = files
+            .iter()
+            .map_while(|source| Some((*source, read_layout(source).ok()?)));
+        let layouts: Vec<(&ByteSource, ElfLayout)> = layouts.collect();
+        let mut chain = layouts
+            .iter()
+            .map(|(source, layout)| SymbolFile { source, layout });
+        let Some(own) = chain.next() else {
             return Self::default();
         };
-        let debug = debug
-            .as_ref()
-            .filter(|(_, debug)| debug.build_id == layout.build_id);
-        let debug = debug.map(|(source, layout)| SymbolFile { source, layout });
-        read_functions(SymbolFile { source, layout }, debug)
+        let mut last = own;
+        let debug = chain.map_while(|debug| {
+            let belongs = debug.belongs_to(last.layout);
+            last = debug;
+            belongs.then_some(debug)
+        });
+        let debug: Vec<SymbolFile<'_>> = debug.collect();
+        read_functions(own, &debug)
     }
 
     fn encode(&self) -> Vec<u8> {

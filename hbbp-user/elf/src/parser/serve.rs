@@ -13,7 +13,7 @@ use crate::functions::Functions;
 use crate::perf_map::PerfMap;
 
 /// The largest answers are those on files with millions of functions.
-pub(super) const MAX_ANSWER: u32 = 64 << 20;
+pub(super) const MAX_ANSWER: u32 = 96 << 20;
 
 /// Bytes that are read of the files of one question: five times the tables of the largest browsers.
 const MAX_READ: u64 = 256 << 20;

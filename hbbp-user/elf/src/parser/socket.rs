@@ -5,13 +5,14 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::functions::MAX_DEBUG_FILES;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
 
-/// Files of one message: a file and its debug file.
-const MAX_FILES: usize = 2;
+/// Files of one message: a file and its debug files.
+pub(super) const MAX_FILES: usize = 1 + MAX_DEBUG_FILES;
 
 /// Sends a byte with files.
 pub fn send(socket: impl AsFd, byte: u8, files: &[BorrowedFd<'_>]) -> io::Result<()> {

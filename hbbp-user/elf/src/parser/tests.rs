@@ -55,11 +55,11 @@ fn summary(parser: &Parser) -> (Vec<u8>, Vec<(u64, String)>) {
     let program = own_program();
     let layout = parser.layout(&program).unwrap();
     assert!(layout.sections.is_empty());
-    let functions = found(parser.functions(&program, None));
+    let functions = found(parser.functions(&program, &[]));
     let starts: Vec<ImageAddr> = functions.starts().step_by(97).collect();
     let named = starts
         .into_iter()
-        .filter_map(|at| functions.read_function_at(at, &program, None));
+        .filter_map(|at| functions.read_function_at(at, &program, &[]));
     let segments = layout.segments.len().to_le_bytes();
     (
         [&layout.build_id[..], &segments].concat(),
@@ -107,7 +107,7 @@ fn worker_that_does_not_answer_is_given_up() {
         let _ = socket.read_to_end(&mut Vec::new());
     });
     assert_eq!(parser.layout(&own_program()).err(), Some(ElfError::GivenUp));
-    assert!(found(parser.functions(&own_program(), None)).is_empty());
+    assert!(found(parser.functions(&own_program(), &[])).is_empty());
     assert_eq!(*failures.lock().unwrap(), [Failure::TimedOut; 2]);
 }
 
@@ -238,10 +238,10 @@ fn what_is_read_of_a_file_is_bounded_in_sum() {
     std::fs::write(&path, far_frames()).unwrap();
     let file = File::open(path).unwrap();
     let len = file.metadata().unwrap().len();
-    assert!(found(parser.functions(&ByteSource::File(file, len), None)).is_empty());
+    assert!(found(parser.functions(&ByteSource::File(file, len), &[])).is_empty());
     assert_eq!(*failures.lock().unwrap(), [Failure::TooLarge]);
     // The worker lives on, and the next file has all that may be read.
-    assert!(!found(parser.functions(&own_program(), None)).is_empty());
+    assert!(!found(parser.functions(&own_program(), &[])).is_empty());
 }
 
 /// A program whose `.eh_frame` has 100,000 entries, each of which refers to another common entry 2 MiB before it.

@@ -81,6 +81,7 @@ mod tests {
         len: 0x100,
         link: 0,
         name: 0,
+        executable: true,
     };
 
     /// Two records: 5 bytes at 0x3000 for 3 at 0x2000, and 2 at 0x3010 for 2 at 0x2010.

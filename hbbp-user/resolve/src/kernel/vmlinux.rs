@@ -140,14 +140,14 @@ impl Vmlinux {
             source: &self.source,
             layout: &self.layout,
         };
-        let functions = read_functions(file, None);
+        let functions = read_functions(file, &[]);
         let mut text = String::new();
         let mut last = None;
         for start in functions
             .starts()
             .filter(|start| last.replace(*start) != Some(*start))
         {
-            let function = functions.read_function_at(start, &self.source, None);
+            let function = functions.read_function_at(start, &self.source, &[]);
             if let Some(function) = function.filter(|function| !function.name.is_empty()) {
                 let runs_at = function.start.0.wrapping_add(self.slide);
                 text.push_str(&format!("{runs_at:016x} t {}\n", function.name));
@@ -239,6 +239,7 @@ mod tests {
         };
         let layout = ElfLayout {
             section_names: None,
+            debug_link: None,
             class: ElfClass::X86_64,
             build_id: vec![1; 20],
             segments: vec![text],
@@ -284,6 +285,7 @@ mod tests {
             len: 8,
             link: 0,
             name: 0,
+            executable: true,
         };
         let marks = ImageMarks {
             text: Some(Va(start.0)),

@@ -16,6 +16,7 @@ use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, Sec
 use super::section::{self, Budget, TooLarge};
 use crate::debug_places::{debug_file_place, usual_places};
 use crate::regular_file::open_own;
+use crate::user::find_file::same_build_id;
 use hbbp_elf::byte_source::ByteSource;
 use hbbp_model::snapshot::{Module, ModuleKind};
 
@@ -43,11 +44,13 @@ pub(super) fn find_debug_file(
     named: &[PathBuf],
     budget: &mut Budget,
 ) -> Result<Option<DebugFile>, TooLarge> {
-    if module.build_id.is_empty() {
-        return Ok(None);
-    }
     let mut places = named.to_vec();
     match module.kind {
+        // Nothing says which file it was but the name of one that the user names.
+        _ if module.build_id.is_empty() => {
+            let name = Path::new(&module.name).file_name();
+            places.retain(|place| place.file_name() == name);
+        }
         ModuleKind::Kernel => places.extend(usual_places(release, &module.build_id)),
         ModuleKind::KernelModule => places.extend(debug_file_place(&module.build_id)),
         ModuleKind::Elf64 | ModuleKind::Elf32 => {
@@ -96,10 +99,11 @@ fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<
     }))
 }
 
-/// The file, if it has this build id.
+/// The file, if it has this build id, or if neither has one.
 fn parse_of<'a>(cache: &'a ReadCache<File>, build_id: &[u8]) -> Option<Parsed<'a>> {
     let file = object::File::parse(cache).ok()?;
-    (file.build_id().ok()?? == build_id).then_some(file)
+    let own = file.build_id().ok()?.unwrap_or_default();
+    (own.is_empty() == build_id.is_empty() && same_build_id(own, build_id)).then_some(file)
 }
 
 /// Reads all sections of DWARF.

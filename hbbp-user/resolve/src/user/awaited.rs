@@ -113,7 +113,9 @@ impl Image {
         let is_there = match &self.content {
             Content::Elf(elf) => {
                 let names = elf.names.as_ref();
-                names.is_none_or(|names| matches!(names.functions, Answer::There(Some(_))))
+                names.is_none_or(
+                    |names| matches!(&names.functions, Answer::There(Some(functions)) if !functions.is_cut()),
+                )
             }
             _ => !self.given_up && !self.is_awaiting(),
         };

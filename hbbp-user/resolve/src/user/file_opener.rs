@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::haste::Haste;
 use super::image::Image;
-use super::mapped_file::{open_mapped, plain_path};
+use super::mapped_file::{open_linked, open_mapped, plain_path};
 use super::patient::{GivenUp, Patient};
 use hbbp_elf::layout::ElfError;
 use hbbp_elf::parser::Parser;
@@ -39,6 +39,7 @@ impl FileSource {
 fn open_image(mmap: &Mmap, relatives: &[u32], parser: &Parser) -> Result<OpenedImage, Loss> {
     let file = open_mapped(mmap, relatives).map_err(|refusal| refusal.loss())?;
     let image = Image::of_file(plain_path(&mmap.path).to_owned(), file.source, parser);
+    let image = image.map(|image| image.with_linked(parser, |link| open_linked(mmap.pid, &mmap.path, link)));
     let image = image.map_err(|error| match error {
         ElfError::GivenUp => Loss::FileGivenUp,
         ElfError::NotElf | ElfError::Foreign | ElfError::Broken => Loss::FileUnreadable,

@@ -84,11 +84,16 @@ pub(super) struct NotFound {
     pub(super) named: Option<PathBuf>,
 }
 
-/// Whether two build ids are one: older versions of perf write short ones with zeros up to 20 bytes.
+/// Bytes of a build id that a recording holds (tools/perf/util/build-id.h, `BUILD_ID_SIZE`).
+const RECORDED: usize = 20;
+
+/// Whether two build ids are one: older versions of perf write short ones with zeros up to 20 bytes, and all cut long ones.
 pub(crate) fn same_build_id(a: &[u8], b: &[u8]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     long.split_at_checked(short.len())
-        .is_some_and(|(head, remainder)| head == short && remainder.iter().all(|byte| *byte == 0))
+        .is_some_and(|(head, remainder)| {
+            head == short && (short.len() == RECORDED || remainder.iter().all(|byte| *byte == 0))
+        })
 }
 
 /// Looks for the file of a mapping. `build_id` is what the recording says of it, empty where it says nothing.
@@ -244,6 +249,8 @@ mod tests {
     fn short_build_ids_are_padded_with_zeros() {
         assert!(same_build_id(&[1, 2], &[1, 2, 0, 0]) && same_build_id(&[1, 2, 0], &[1, 2]));
         assert!(!same_build_id(&[1, 2], &[1, 2, 3]) && !same_build_id(&[1, 2], &[1, 3]));
+        assert!(same_build_id(&[7; 20], &[7; 32]) && !same_build_id(&[7; 19], &[7; 32]));
+        assert!(!same_build_id(&[7; 32], &[7; 33]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::process_image::{Mapper, ProcessImage};
 use super::space::{Origin, RanMapping, UserSpace};
 use crate::lookup_cache::Validity;
 use crate::raw::TaskKey;
-use hbbp_model::addr::Va;
+use hbbp_model::addr::{FileOff, Va};
 use hbbp_model::snapshot::{Losses, ProcessIdx};
 
 /// What a hit led to.
@@ -154,6 +154,9 @@ impl UserSpace {
             return Some(of(*known));
         }
         let file = self.index.file(mapping.file)?;
+        let shows = |distance: u64, offset: FileOff| {
+            image.shows(mapping.file, Va(mapping.start.0.wrapping_add(distance)), offset)
+        };
         let (idx, image_start) = match &mut self.origin {
             Origin::Live(live) => {
                 let mapper = Mapper {
@@ -164,11 +167,11 @@ impl UserSpace {
                 };
                 let is_live = self.index.is_live(task.tgid, generation);
                 let memory = is_live.then_some(&mut live.memory);
-                self.images.place(&mapper, mapping, file, memory)
+                self.images.place(&mapper, mapping, file, memory, &shows)
             }
             Origin::Recorded(_, files) => {
                 let idx = self.images.recorded(mapping.file, file, files, losses);
-                (idx, self.images.image_start(idx, mapping)?)
+                (idx, self.images.image_start(idx, mapping, &shows)?)
             }
         };
         let hit = HitMapping {

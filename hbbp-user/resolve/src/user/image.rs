@@ -15,6 +15,7 @@ use hbbp_elf::byte_source::{ByteSource, Timestamp};
 use hbbp_elf::functions::Functions;
 use hbbp_elf::layout::{ElfClass, ElfError, ElfLayout};
 use hbbp_elf::parser::{Answer, Parser};
+use hbbp_elf::perf_map::PerfMap;
 
 /// Something that is mapped into processes, and its text as far as it was hit.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Image {
     /// Its sort.
     pub kind: ModuleKind,
     /// Where its text is read.
-    pub content: Content,
+    pub(crate) content: Content,
     /// Whether it was counted as lost.
     pub counted: bool,
     /// Whether it was counted that no more of its text is taken.
@@ -48,7 +49,7 @@ const MAX_AWAITING: usize = 1 << 14;
 
 /// Where the text of an image is read.
 #[derive(Debug)]
-pub enum Content {
+pub(crate) enum Content {
     /// An ELF file or a copy of one.
     Elf(Box<ElfContent>),
     /// A file other than ELF, such as the code cache of a compiler; its addresses are file offsets.
@@ -63,9 +64,11 @@ pub enum Content {
 
 /// An ELF file with what is known about its functions.
 #[derive(Debug)]
-pub struct ElfContent {
+pub(crate) struct ElfContent {
     source: ByteSource,
-    layout: ElfLayout,
+    pub(super) layout: ElfLayout,
+    /// The file that its `.gnu_debuglink` names, the one that this one names, and so on.
+    pub(super) linked: Vec<ByteSource>,
     /// When it was last changed, before its text and its names were read.
     changed: Option<Timestamp>,
     /// Read at the first hit.
@@ -75,20 +78,20 @@ pub struct ElfContent {
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) functions: Answer<Functions>,
-    debug: Option<ByteSource>,
+    debug: Vec<ByteSource>,
     /// How often they were asked for, lately more than before.
     uses: u32,
 }
 
 /// The process whose memory an image is.
 #[derive(Debug)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// Thread group id.
-    pub tgid: u32,
+    pub(super) tgid: u32,
     /// The program of the image.
-    pub generation: Generation,
+    pub(super) generation: Generation,
     /// What is counted where the memory cannot be read: why it had to be.
-    pub loss: Loss,
+    pub(super) loss: Loss,
 }
 
 impl Image {
@@ -115,6 +118,7 @@ impl Image {
             changed: source.changed(),
             source,
             layout,
+            linked: Vec::new(),
             names: None,
         };
         let seen = elf.changed;
@@ -155,10 +159,16 @@ impl Image {
         }
     }
 
-    /// The address in the image of the first byte of a mapping; `None` if an ELF file has no such segment.
-    pub fn image_start(&self, start: Va, offset: FileOff) -> Option<ImageAddr> {
+    /// The address in the image of the first byte of a mapping; `None` if an ELF file has no such segment. `shows` says whether a
+    /// byte of the file is mapped at a distance (modulo 2^64) from there.
+    pub fn image_start(
+        &self,
+        start: Va,
+        offset: FileOff,
+        shows: &dyn Fn(u64, FileOff) -> bool,
+    ) -> Option<ImageAddr> {
         match &self.content {
-            Content::Elf(elf) => elf.layout.image_addr(offset),
+            Content::Elf(elf) => elf.layout.image_addr(offset, shows),
             Content::Flat(_) | Content::Patched | Content::Missing => Some(ImageAddr(offset.0)),
             Content::Memory(_) => Some(ImageAddr(start.0)),
         }
@@ -228,6 +238,7 @@ impl Image {
                         let names = names.flatten();
                         let function = names.and_then(|names| names.function_at(at));
                         let unnamed = names.filter(|_| function.is_none());
+                        self.given_up |= unnamed.is_some_and(PerfMap::is_cut);
                         let gap = unnamed.map(|names| names.gap_at(at));
                         let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
                         self.text.cover(at, within(mapped, gap), function, &mut read)
@@ -410,6 +421,21 @@ impl ElfContent {
         self.names = None;
     }
 
+    /// Has its functions parsed, and those of a debug file where one is installed: by build id, or as the file says.
+    fn read_names(&self, parser: &Parser) -> Names {
+        let by_id = debug_file_place(&self.layout.build_id).and_then(|path| open_own(&path).ok());
+        let debug = match by_id {
+            Some(file) => vec![file.source],
+            None => self.linked.iter().filter_map(|file| file.again().ok()).collect(),
+        };
+        let functions = parser.functions(&self.source, &debug);
+        Names {
+            functions,
+            debug,
+            uses: 0,
+        }
+    }
+
     fn read(&self, at: ImageAddr, bytes: &mut [u8]) -> bool {
         let offset = self.layout.file_off(at);
         offset.is_some_and(|offset| self.source.read_into(offset.0, bytes))
@@ -418,7 +444,7 @@ impl ElfContent {
     /// The function that contains `at`, else the gap between functions around it; `None` while functions are awaited.
     fn read_function_at(&mut self, at: ImageAddr, parser: &Parser) -> Option<FunctionOrGap> {
         if self.names.is_none() {
-            self.names = Some(read_names(&self.source, &self.layout, parser));
+            self.names = Some(self.read_names(parser));
         }
         self.known_function_at(at, parser)
     }
@@ -431,7 +457,7 @@ impl ElfContent {
         let Some(functions) = parser.wait(&mut names.functions)? else {
             return Some(FunctionOrGap::default());
         };
-        let function = functions.read_function_at(at, source, names.debug.as_ref());
+        let function = functions.read_function_at(at, source, &names.debug);
         let gap = function.is_none().then(|| functions.gap_at(at, source));
         Some(FunctionOrGap { function, gap })
     }
@@ -464,18 +490,5 @@ fn within(bounds: Range<ImageAddr>, gap: Option<Range<ImageAddr>>) -> Range<Imag
     match gap {
         Some(gap) => bounds.start.max(gap.start)..bounds.end.min(gap.end),
         None => bounds,
-    }
-}
-
-/// Has the function ranges of a file parsed, and of its debug file where one is installed.
-fn read_names(source: &ByteSource, layout: &ElfLayout, parser: &Parser) -> Names {
-    let debug = debug_file_place(&layout.build_id)
-        .and_then(|path| open_own(&path).ok())
-        .map(|file| file.source);
-    let functions = parser.functions(source, debug.as_ref());
-    Names {
-        functions,
-        debug,
-        uses: 0,
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rustix::process::{Resource, getrlimit};
 
-use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::record::Mmap;
 use hbbp_model::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
@@ -22,6 +22,8 @@ use super::process_image::{Generation, Mapper};
 use super::process_memory::ProcessMemory;
 use super::recorded_files::RecordedFiles;
 use super::vdso::read_vdso;
+use crate::debug_places::linked_places;
+use crate::regular_file::open_own;
 use crate::text::{Covered, ModuleText};
 use hbbp_elf::parser::Parser;
 
@@ -160,9 +162,11 @@ impl ImageSet {
         mapping: &ImageMapping,
         file: &MappedFile,
         memory: Option<&mut ProcessMemory>,
+        shows: &dyn Fn(u64, FileOff) -> bool,
     ) -> (ImageIdx, ImageAddr) {
+        let mut memory = memory;
         if file.backing() == Backing::Vdso
-            && let Some(idx) = self.vdso(mapper, mapping, memory)
+            && let Some(idx) = self.vdso(mapper, mapping, memory.as_deref_mut())
         {
             return (idx, ImageAddr(mapping.offset.0));
         }
@@ -174,8 +178,17 @@ impl ImageSet {
                 &mapper.ancestors,
             );
             let image = opened.ok().and_then(|idx| Some((idx, self.image(idx)?)));
-            let start =
-                image.and_then(|(idx, image)| Some((idx, image.image_start(mapping.start, mapping.offset)?)));
+            // A compiler names the code that it writes to such a file by the address at which it runs.
+            let mut is_compiled = |image: &Image| {
+                matches!(image.content, Content::Flat(_))
+                    && memory
+                        .as_deref_mut()
+                        .is_some_and(|memory| memory.has_names(mapper.tgid, mapper.generation))
+            };
+            let image = image.filter(|(_, image)| !is_compiled(image));
+            let start = image.and_then(|(idx, image)| {
+                Some((idx, image.image_start(mapping.start, mapping.offset, shows)?))
+            });
             if let Some(placed) = start {
                 let image = self.images.get_mut(placed.0.0 as usize).and_then(Option::as_mut);
                 if let Some(image) = image.filter(|_| mapping.shared) {
@@ -243,7 +256,11 @@ impl ImageSet {
                 match self.places.get(&place) {
                     Some(known) => *known,
                     None => {
-                        let image = Image::of_elf(file.path.as_ref().to_owned(), found.source, found.layout);
+                        let image = Image::of_elf(file.path.as_ref().to_owned(), found.source, found.layout)
+                            .with_linked(&self.parser, |link| {
+                                let places = linked_places(&found.path, &link.name);
+                                places.iter().find_map(|place| Some(open_own(place).ok()?.source))
+                            });
                         let image = self.add(image);
                         self.places.insert(place, image);
                         image
@@ -257,8 +274,13 @@ impl ImageSet {
     }
 
     /// The address in an image of the first byte of a mapping; `None` if an ELF file has no such segment.
-    pub(crate) fn image_start(&self, idx: ImageIdx, mapping: &ImageMapping) -> Option<ImageAddr> {
-        self.image(idx)?.image_start(mapping.start, mapping.offset)
+    pub(crate) fn image_start(
+        &self,
+        idx: ImageIdx,
+        mapping: &ImageMapping,
+        shows: &dyn Fn(u64, FileOff) -> bool,
+    ) -> Option<ImageAddr> {
+        self.image(idx)?.image_start(mapping.start, mapping.offset, shows)
     }
 
     /// The address in an image that a text names as 0, by some of the addresses that it names.

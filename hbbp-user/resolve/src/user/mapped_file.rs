@@ -13,13 +13,17 @@
 
 use std::iter;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::debug_link::DebugLink;
 use hbbp_model::record::{FileIdentity, Mmap};
 
 use super::mapped_identity::{Found, is_mapped};
+use crate::debug_places::linked_places;
 use crate::regular_file::{OpenedFile, Refusal, open_regular};
 
 /// The mark that the kernel appends to the path of a file that was deleted.
@@ -65,6 +69,19 @@ pub(crate) fn open_below_process(tgid: u32, path: &str) -> Result<OpenedFile, Re
     open_regular(&place).map(|(file, stat)| OpenedFile::of(file, &stat))
 }
 
+/// Opens the file that a file at `path` of a process names as the one with its symbols: as the process sees it, or as we do.
+pub(super) fn open_linked(tgid: u32, path: &str, link: &DebugLink) -> Option<ByteSource> {
+    let root = open_root(&format!("/proc/{tgid}/root"))
+        .or_else(|_| open_root("/"))
+        .ok()?;
+    let places = linked_places(Path::new(plain_path(path)), &link.name);
+    places.iter().find_map(|place| {
+        let place = open_below(&root, place.to_str()?).ok()?;
+        let (file, stat) = open_regular(&place).ok()?;
+        Some(OpenedFile::of(file, &stat).source)
+    })
+}
+
 /// The file as the mapping itself holds it; needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
 fn open_range(mmap: &Mmap) -> Result<OwnedFd, Errno> {
     let end = mmap.start.checked_add(mmap.len).ok_or(Errno::INVAL)?;
@@ -97,7 +114,7 @@ mod tests {
     use hbbp_elf::layout::read_layout;
     use hbbp_model::addr::{FileOff, Va};
     use std::os::unix::fs::symlink;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
     use std::time::{Duration, Instant};
 
     fn own_mapping(named: &str) -> Mmap {

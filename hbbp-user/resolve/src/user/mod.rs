@@ -24,6 +24,7 @@ pub mod hits;
 pub mod image;
 pub(crate) mod image_set;
 pub(crate) mod known_mapping;
+mod linked_files;
 mod live;
 pub(crate) mod live_processes;
 mod map_file;

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use super::cgroups::Membership;
-use super::mapping::ImageMapping;
+use super::mapping::{FileIdx, ImageMapping};
 use super::mapping_table::{MappingTable, Visible};
-use hbbp_model::addr::Va;
+use hbbp_model::addr::{FileOff, Va};
 use hbbp_model::record::Mmap;
 
 /// With more visible mappings than this, some may have gone: the kernel does not report munmap. Then /proc is read, and
@@ -18,7 +18,7 @@ const MAX_UNREAD: usize = 1 << 18;
 
 /// A generation of a process: one program in one process. Unique over the whole run.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Generation(pub u64);
+pub(crate) struct Generation(pub u64);
 
 /// One program in one process.
 #[derive(Clone, Debug)]
@@ -92,6 +92,16 @@ impl ProcessImage {
     /// Its mappings; one may be there several times.
     pub(crate) fn mappings(&self) -> impl Iterator<Item = &ImageMapping> {
         self.mappings.iter()
+    }
+
+    /// Whether this byte of a file is, or was, mapped at an address.
+    pub(super) fn shows(&self, file: FileIdx, at: Va, offset: FileOff) -> bool {
+        self.mappings().any(|mapping| {
+            let from_start = at
+                .since(mapping.start)
+                .filter(|_| at < mapping.end && mapping.file == file);
+            from_start.is_some_and(|from_start| mapping.offset.0.checked_add(from_start) == Some(offset.0))
+        })
     }
 
     /// Whether a mapping is visible as a whole, and the newest one at its addresses.

@@ -84,6 +84,13 @@ impl ProcessMemory {
         self.parser.wait(&mut names.map)
     }
 
+    /// Whether a compiler of process `tgid` names its functions.
+    pub(crate) fn has_names(&mut self, tgid: u32, generation: Generation) -> bool {
+        self.look_at_names(tgid, generation);
+        let names = self.names.get(&(tgid, generation));
+        names.is_some_and(|names| names.stamp.is_some())
+    }
+
     /// The requested names, if they arrive within a time.
     pub(crate) fn names_within(
         &mut self,

@@ -11,7 +11,7 @@ use hbbp_elf::byte_source::ByteSource;
 use hbbp_elf::functions::{SymbolFile, read_functions};
 use hbbp_elf::layout::read_layout;
 use hbbp_elf::parser::Parser;
-use hbbp_elf::perf_map::parse_perf_map;
+use hbbp_elf::perf_map::read_perf_map;
 use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot};
 use hbbp_resolve::kernel::kallsyms::parse_kallsyms;
@@ -46,14 +46,16 @@ fn read_all(bytes: Vec<u8>) {
             source: &source,
             layout: &layout,
         };
-        let functions = read_functions(own, Some(own));
+        let functions = read_functions(own, &[own]);
         for at in [0, 1, 0x1000, 0x2345, 0x40_1000, u64::MAX / 2, u64::MAX] {
-            let _ = functions.read_function_at(ImageAddr(at), &source, Some(&source));
+            let _ = functions.read_function_at(ImageAddr(at), &source, &[]);
         }
     }
     if let Ok(mut image) = Image::of_file("hostile".to_owned(), ByteSource::Memory(bytes), &Parser::Here) {
         for at in [0, 0x1000, 0x2345, u64::MAX - 1, u64::MAX] {
-            let start = image.image_start(Va(at), FileOff(at)).unwrap_or(ImageAddr(at));
+            let start = image
+                .image_start(Va(at), FileOff(at), &|distance, _| distance % 3 == 0)
+                .unwrap_or(ImageAddr(at));
             let mapped = ImageAddr(start.0.min(at))..ImageAddr(start.0.saturating_add(0x1000).max(at));
             let _ = image.cover(ImageAddr(at), mapped.clone(), None, &Parser::Here);
             let _ = image.cover(start, mapped, None, &Parser::Here);
@@ -103,7 +105,7 @@ proptest! {
     fn any_text(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = parse_maps(1, &bytes);
         let _ = parse_modules(&bytes);
-        let _ = parse_perf_map(bytes.clone());
+        let _ = read_perf_map(&ByteSource::Memory(bytes.clone()));
         let _ = parse_build_id(&bytes);
         let _ = parse_kallsyms(&bytes);
         read_all(bytes);

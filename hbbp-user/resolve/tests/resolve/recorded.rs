@@ -53,7 +53,7 @@ fn functions_have_names_after_one_bogus_long_stream() {
         source: &source,
         layout: &layout,
     };
-    let functions = read_functions(own, None);
+    let functions = read_functions(own, &[]);
     let text = layout
         .segments
         .iter()
@@ -81,7 +81,7 @@ fn functions_have_names_after_one_bogus_long_stream() {
     let module = snapshot.modules.last().expect("the program");
     for at in starts {
         let expected = functions
-            .read_function_at(at, &source, None)
+            .read_function_at(at, &source, &[])
             .expect("it starts one");
         assert_eq!(function(module, at), Some(expected.name));
     }
