@@ -8,7 +8,9 @@ pub(super) enum Ec2Group {
     EverySize,
     /// Sizes that fill a socket.
     Socket,
-    Below8a,
+    /// Smaller ones with a basic set of events.
+    Basic,
+    /// Smaller ones without counters.
     Below,
 }
 
@@ -62,7 +64,7 @@ impl<'a> MachineType<'a> {
             (_, Size::Metal, _) => Some(Ec2Group::Metal),
             ("7i" | "8i", ..) => Some(Ec2Group::EverySize),
             (_, Size::Times(times), Some(socket)) if times == socket => Some(Ec2Group::Socket),
-            ("8a", Size::Times(times), Some(socket)) if times < socket => Some(Ec2Group::Below8a),
+            ("7a" | "8a", Size::Times(times), Some(socket)) if times < socket => Some(Ec2Group::Basic),
             ("5" | "6i" | "6a", Size::Times(times), Some(socket)) if times < socket => Some(Ec2Group::Below),
             _ => None,
         }

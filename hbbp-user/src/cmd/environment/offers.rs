@@ -40,7 +40,8 @@ struct Row {
 const MEASURED_BY_INTEL: &str = "https://github.com/intel/optimization-zone/tree/main/hardware/PMU";
 const SOCKETS: &str =
     "https://github.com/hilldani/hilldani.github.io/blob/main/src/pages/blog/deep-dive-talk.md";
-const SURVEY: &str = "survey of this project, pages of the vendors";
+const AWS: &str =
+    "https://github.com/aws/aws-graviton-getting-started/blob/main/perfrunbook/debug_hw_perf.md";
 const METAL: &str = "as the processor";
 const EC2: &[Platform] = &[Platform::Ec2Metal, Platform::Ec2Nitro, Platform::Ec2Xen];
 const GOOGLE: &[Platform] = &[Platform::Google, Platform::GoogleMetal];
@@ -95,13 +96,13 @@ static ROWS: [Row; 21] = [
     ),
     row(
         EC2,
-        Some(Ec2Group::Below8a),
+        Some(Ec2Group::Basic),
         [
-            "8a, smaller sizes",
+            "7a and 8a, smaller sizes",
             "a basic set",
-            "none",
-            "none",
-            SURVEY,
+            "unknown",
+            "unknown",
+            AWS,
             "2026-11",
         ],
     ),
@@ -174,11 +175,11 @@ static ROWS: [Row; 21] = [
         &[Platform::Azure],
         None,
         [
-            "every size that was looked up",
-            "none",
-            "none",
-            "none",
-            SURVEY,
+            "every size",
+            "unknown",
+            "unknown",
+            "unknown",
+            "no page of Azure's was found that says it",
             "2026-11",
         ],
     ),
@@ -186,12 +187,12 @@ static ROWS: [Row; 21] = [
         &[Platform::HyperV, Platform::Azure],
         None,
         [
-            "own Hyper-V on Intel, Set-VMProcessor NAME -Perfmon @(\"pmu\", \"lbr\", \"pebs\")",
+            "own Hyper-V on Intel, Windows 1809 or Server 2019 and later, Set-VMProcessor NAME -Perfmon @(\"pmu\", \"lbr\", \"pebs\")",
             "yes",
             "yes",
-            "yes",
+            "yes, from version 4 of the PMU on",
             "https://learn.microsoft.com/windows-server/virtualization/hyper-v/manage/performance-monitoring-hardware",
-            "2019-11",
+            "2019-09",
         ],
     ),
     row(
@@ -233,7 +234,14 @@ static ROWS: [Row; 21] = [
     row(
         &[Platform::VirtualBox],
         None,
-        ["every guest", "unknown", "unknown", "unknown", SURVEY, "2026-11"],
+        [
+            "every guest",
+            "none",
+            "none",
+            "none",
+            "https://github.com/raptorjit/raptorjit/issues/159",
+            "2018-03",
+        ],
     ),
     row(
         KVM,
@@ -255,7 +263,7 @@ static ROWS: [Row; 21] = [
             "yes",
             "none",
             "unknown",
-            SURVEY,
+            "Linux, arch/x86/kvm: vmx_get_perf_capabilities, and CPUID 0x80000022 in cpuid.c",
             "2026-11",
         ],
     ),
@@ -345,7 +353,8 @@ mod tests {
                 "c6a.24xlarge",
                 "whole sockets: 12xlarge of 5, 24xlarge of 6i, 6a, 7a and 8a",
             ),
-            ("m8a.xlarge", "8a, smaller sizes"),
+            ("m8a.xlarge", "7a and 8a, smaller sizes"),
+            ("m7a.large", "7a and 8a, smaller sizes"),
             ("r5d.xlarge", "5, 6i and 6a, smaller sizes"),
             ("m6i.large", "5, 6i and 6a, smaller sizes"),
             ("c6a.8xlarge", "5, 6i and 6a, smaller sizes"),
@@ -357,7 +366,6 @@ mod tests {
             "t3.micro",
             "m5a.large",
             "m6i.32xlarge",
-            "m7a.large",
             "m6g.large",
             "large",
             "",

@@ -136,6 +136,7 @@ impl Collector for Happened {
 mod tests {
     use super::*;
     use hbbp_model::snapshot::Loss;
+    use hbbp_testing::program;
 
     fn metrics() -> Metrics {
         let counters = Arc::new(Counters::default());
@@ -178,6 +179,28 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("# TYPE hbbp_interval_seconds gauge\n"), "{text}");
+    }
+
+    #[test]
+    fn every_amount_names_its_unit_and_two_units_are_separate() {
+        let metrics = metrics();
+        metrics.add(&program::clocked());
+        metrics.add(&program::retired());
+        for form in [Form::OpenMetrics, Form::Prometheus] {
+            let text = metrics.text(form).unwrap();
+            let amounts = text
+                .lines()
+                .filter(|line| line.starts_with("hbbp_mix_total{") || line.starts_with("hbbp_cgroup_mix"));
+            let mut of_units = [0; 2];
+            for line in amounts {
+                let units = ["unit=\"time_weighted_samples\"", "unit=\"executions\""];
+                let is_named = units.map(|unit| line.contains(unit));
+                assert!(is_named[0] != is_named[1], "{line}");
+                of_units[usize::from(is_named[1])] += 1;
+            }
+            assert!(of_units.iter().all(|n| 0 < *n), "{of_units:?} in {text}");
+            assert!(text.contains("hbbp_mix_time_seconds"), "{text}");
+        }
     }
 
     #[test]
