@@ -11,6 +11,8 @@
 
 mod attributed;
 mod between;
+mod code;
+mod executions;
 mod interrupts;
 mod samples;
 mod slices;

@@ -1,9 +1,11 @@
 //! Samples on programs of a few bytes, and the instructions that they belong to.
 
+use super::code::Code;
+use super::executions::Executions;
 use crate::rule::PAPER;
 use crate::{BlockCounts, Part, estimate};
 use hbbp_code::blocks::{BlockMap, blocks};
-use hbbp_code::locate::locate;
+use hbbp_code::locate::{TextIdx, locate};
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::{
     Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process,
@@ -133,18 +135,132 @@ fn samples_within_a_block_belong_to_the_instruction_above() {
     );
 }
 
+/// 0: test al, 3; 2: jne 9. 4: xor edx, edx; 6: div rsi. 9: add eax, ecx; 11: dec ecx; 13: jne 0. 15: ret
+const MEETING: [u8; 16] = [
+    0xa8, 0x03, 0x75, 0x05, 0x31, 0xd2, 0x48, 0xf7, 0xf6, 0x01, 0xc8, 0xff, 0xc9, 0x75, 0xf1, 0xc3,
+];
+
+/// Where a loop of this has its samples, by a share of the rounds that divides and the cycles of a division: one a cycle.
+fn met(rounds: u64, divide: u64, cycles: u64) -> [(u64, u64); 7] {
+    [
+        (0, rounds),
+        (2, rounds),
+        (4, divide),
+        (6, divide),
+        (9, rounds - divide + cycles * divide),
+        (11, rounds),
+        (13, rounds),
+    ]
+}
+
 #[test]
-fn ways_into_a_block_share_its_samples_by_their_own() {
+fn ways_that_meet_share_samples_by_executions_and_time() {
+    for (divide, cycles) in [(100, 25), (100, 10), (200, 40), (10, 90), (399, 25)] {
+        let belong = belong(&mut program(&MEETING, &[0]), &met(400, divide, cycles));
+        let division = belong.iter().find(|(at, _)| *at == 6).unwrap().1;
+        let off = division - (divide * cycles) as f64;
+        let all: f64 = belong.iter().map(|(_, samples)| samples).sum();
+        assert!(
+            off.abs() < 0.01 * all,
+            "{divide} of {cycles} cycles: off by {off} of {all}"
+        );
+    }
+    // The arm with the division is never executed.
+    let never = belong(&mut program(&MEETING, &[0]), &met(400, 0, 25));
+    let division = never.iter().find(|(at, _)| *at == 6).unwrap().1;
+    assert!(division < 0.015 * 2400.0, "{division}");
+}
+
+/// A processor retires several instructions in a cycle.
+#[test]
+fn blocks_without_samples_are_not_taken_for_unexecuted() {
+    // As sampled on a processor: neither the block before the arm nor the arm has samples, and a division takes most time.
+    let belong = belong(&mut program(&MEETING, &[0]), &[(9, 295), (11, 35), (13, 28)]);
+    let division = belong.iter().find(|(at, _)| *at == 6).unwrap().1;
+    assert!(0.8 * 295.0 < division, "{belong:?}");
+}
+
+#[test]
+fn ways_into_a_loop_share_its_samples() {
+    // The loop takes 22 samples in 21 cycles, and what is above it was seen before its start alone.
     let mut program = program(&LOOP, &[0]);
-    // What leads to the loop is itself, with 30 samples, and the block above, with 10.
-    assert_eq!(
-        belong(&mut program, &[(2, 8), (5, 22), (0, 10)]),
-        [(0, 12.0), (2, 22.0), (7, 6.0)]
-    );
+    let [above, division, below] = belong(&mut program, &[(2, 8), (5, 22), (0, 1)])[..] else {
+        panic!("three instructions have time");
+    };
+    assert_eq!(division, (2, 22.0));
+    assert_eq!((above.0, below.0), (0, 7));
+    assert!((above.1 + below.1 - 9.0).abs() < 1e-9 && 1.0 < above.1 && 1.0 < below.1);
     // The block above was never seen.
-    assert_eq!(belong(&mut program, &[(2, 8)]), [(7, 8.0)]);
+    assert_eq!(belong(&mut program, &[(2, 8), (7, 1)]), [(5, 1.0), (7, 8.0)]);
     // Nothing leads to the function.
     assert_eq!(belong(&mut program, &[(0, 3)]), [(0, 3.0)]);
+}
+
+/// A ladder of conditional branches, each a block, from which control comes to the one below and to one of eight others.
+fn ladder(rungs: u8) -> Vec<u8> {
+    let mut code: Vec<u8> = (0..rungs).flat_map(|rung| [0x74, 2 * (7 - rung % 8)]).collect();
+    code.extend([0xc3; 20]);
+    code
+}
+
+/// Conditional branches, all to one long block.
+fn fan(branches: u8) -> Vec<u8> {
+    let mut code: Vec<u8> = (0..branches).rev().flat_map(|n| [0x74, 2 * n]).collect();
+    code.extend([0x90; 3000]);
+    code.push(0xc3);
+    code
+}
+
+/// Blocks and instructions that are looked at for the executions of all blocks of a program, and how many there are.
+fn looked_at(code: &[u8]) -> (usize, usize) {
+    let mut program = program(code, &[0]);
+    program.intervals = vec![interval(&program, &[(0, 1)])];
+    let (map, _) = estimated(&program);
+    let hits = [((TextIdx(0), 0), 1.0)].into();
+    let code = Code::new(&program, &map, &hits);
+    let mut executions = Executions::new(&code, &hits);
+    let before = executions.work_left;
+    let text = map.text(TextIdx(0)).unwrap();
+    for _ in 0..100 {
+        for at in 0..u32::try_from(text.n_instructions()).unwrap() {
+            executions.of_end((TextIdx(0), at));
+            executions.of_way((TextIdx(0), at), (TextIdx(0), at + 1));
+        }
+    }
+    let looked_at = before - executions.work_left;
+    // Where no more may be looked at, nothing is known.
+    let mut executions = Executions::new(&code, &hits);
+    executions.work_left = 0;
+    assert_eq!(executions.of_end((TextIdx(0), 0)), 0.0);
+    assert_eq!(code.returns((TextIdx(0), 0), &mut 0), []);
+    (looked_at, text.n_instructions())
+}
+
+#[test]
+fn work_is_bounded_whatever_the_code() {
+    for code in [ladder(240), fan(60)] {
+        let (looked_at, instructions) = looked_at(&code);
+        // Each block once for each distance of 0 to 3, and each instruction once.
+        assert!(looked_at <= 5 * instructions, "{looked_at} of {instructions}");
+    }
+}
+
+#[test]
+fn the_heaviest_ways_share_the_samples() {
+    // 0: nop; 1: call 8; 6: nop; 7: ret. 8: forty times je +1, ret.
+    let mut code = vec![0x90, 0xe8, 2, 0, 0, 0, 0x90, 0xc3];
+    code.extend([0x74, 0x01, 0xc3].repeat(40));
+    code.push(0xc3);
+    let mut program = program(&code, &[0, 8]);
+    let mut samples: Vec<(u64, u64)> = (0..40).map(|n| (10 + 3 * n, 100 + n)).collect();
+    samples.extend([(1, 10), (6, 160)]);
+    let returns = belong(&mut program, &samples)
+        .into_iter()
+        .filter(|(at, _)| 8 < *at && (at - 8) % 3 == 2);
+    let returns: Vec<_> = returns.collect();
+    assert_eq!(returns.len(), 16);
+    assert!((returns.iter().map(|(_, samples)| samples).sum::<f64>() - 160.0).abs() < 1e-9);
+    assert!(returns.iter().all(|(at, _)| 8 + 3 * 24 <= *at), "{returns:?}");
 }
 
 #[test]
@@ -205,9 +321,17 @@ fn time_with_interrupts_off_belongs_to_what_is_between() {
     assert_eq!(belong(&mut of_kernel(&away, &[0]), &[(4, 3)]), [(3, 3.0)]);
     // 0: cli; 1: push rax; 2: popf; 3: nop; 4: ret
     let restored = [0xfa, 0x50, 0x9d, 0x90, 0xc3];
+    // POPF loads, which takes twice the time of a plain instruction or a store.
     assert_eq!(
         belong(&mut of_kernel(&restored, &[0]), &[(3, 3), (4, 1)]),
-        [(1, 1.5), (2, 1.5), (3, 1.0)]
+        [(1, 1.0), (2, 2.0), (3, 1.0)]
+    );
+    // 0: cli; 1: div rsi; 4: dec ecx; 6: jne 1. 8: sti; 9: nop; 10: ret
+    let looped = [0xfa, 0x48, 0xf7, 0xf6, 0xff, 0xc9, 0x75, 0xf9, 0xfb, 0x90, 0xc3];
+    let all = 22 * 32 + 1;
+    assert_eq!(
+        belong(&mut of_kernel(&looped, &[0]), &[(10, all)]),
+        [(1, 640.0), (4, 32.0), (6, 32.0), (8, 1.0)]
     );
 }
 

@@ -1,10 +1,11 @@
 //! Finds the instruction that a sample belongs to.
 
-use hbbp_code::blocks::{BlockMap, Form, TextBlocks};
+use hbbp_code::blocks::{BlockMap, TextBlocks};
 use hbbp_model::snapshot::{EventIdx, EventUnit, Snapshot};
 
-use super::interrupts::Interrupts;
-use super::ways_in::{Place, WaysIn, shares};
+use super::code::{Place, is_string};
+use super::interrupts::{HeldBack, Interrupts};
+use super::ways_in::{WaysIn, shares};
 use crate::{BlockCounts, Flows};
 
 /// Finds the instruction that each sample belongs to.
@@ -12,7 +13,7 @@ pub struct Waits<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) map: &'a BlockMap,
     before: Before<'a>,
-    interrupts: Interrupts,
+    interrupts: Interrupts<'a>,
 }
 
 /// What tells the predecessors of a block.
@@ -34,7 +35,7 @@ impl<'a> Waits<'a> {
             snapshot,
             map,
             before,
-            interrupts: Interrupts::new(map),
+            interrupts: Interrupts::new(snapshot, map),
         }
     }
 
@@ -43,7 +44,7 @@ impl<'a> Waits<'a> {
             snapshot,
             map,
             before: Before::Code(ways_in),
-            interrupts: Interrupts::new(map),
+            interrupts: Interrupts::new(snapshot, map),
         }
     }
 
@@ -55,7 +56,7 @@ impl<'a> Waits<'a> {
         };
         let event = self.snapshot.run.events.get(event.0 as usize);
         let is_precise = event.is_some_and(|event| 0 < event.precise);
-        if is_precise || self.is_string(blocks, at) {
+        if is_precise || is_string(self.map, blocks, at) {
             return here();
         }
         let start = blocks.block(blocks.block_of(at)).start;
@@ -75,31 +76,16 @@ impl<'a> Waits<'a> {
     }
 
     /// The instructions with interrupts off that the share of an instruction belongs to, or itself.
-    fn with_held_back(&self, ((text, at), share): (Place, f64)) -> Vec<(Place, f64)> {
-        let found = self.map.text(text).and_then(|blocks| {
-            let on = self.interrupts.turned_on(self.snapshot, blocks, at)?;
-            self.interrupts.held_back(self.snapshot, blocks, on)
-        });
-        let spent = found.unwrap_or(at..=at);
-        let share = share / spent.clone().count() as f64;
-        spent.map(|at| ((text, at), share)).collect()
+    fn with_held_back(&self, (at, share): (Place, f64)) -> Vec<(Place, f64)> {
+        match self.interrupts.held_back(at) {
+            HeldBack::Within(spent) => spent.into_iter().map(|(at, part)| (at, part * share)).collect(),
+            HeldBack::Not | HeldBack::Unknown => vec![(at, share)],
+        }
     }
 
     /// Whether time at an instruction passed with interrupts off before it, where the code does not show it.
-    pub(super) fn is_held_back(&self, (text, at): Place) -> bool {
-        let found = self.map.text(text).and_then(|blocks| {
-            let on = self.interrupts.turned_on(self.snapshot, blocks, at)?;
-            Some(self.interrupts.held_back(self.snapshot, blocks, on))
-        });
-        found.is_some_and(|shown| shown.is_none())
-    }
-
-    /// Whether an instruction repeats itself by a prefix.
-    fn is_string(&self, blocks: &TextBlocks, at: u32) -> bool {
-        let form = blocks.instruction(at).map(|instruction| instruction.form);
-        let form = form.and_then(|form| self.map.forms.get(usize::from(form.0)));
-        let decoded = form.and_then(Form::decoded);
-        decoded.is_some_and(|it| it.is_string_instruction() && (it.has_rep_prefix() || it.has_repne_prefix()))
+    pub(super) fn is_held_back(&self, at: Place) -> bool {
+        matches!(self.interrupts.held_back(at), HeldBack::Unknown)
     }
 }
 

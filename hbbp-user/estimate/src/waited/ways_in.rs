@@ -1,29 +1,24 @@
 //! What can have run before a block, as the code alone tells: without branch stacks nothing else does.
 //!
 //! The ways into a block are the block above, direct branches and calls to it, and after a direct call the returns of its
-//! callee. A single way was taken each time. Several divide the samples by those in the blocks that they come from. If none of these
-//! has any, or control came by an indirect branch or call, the predecessor is not known.
+//! callee. A single way was taken each time. Several divide the samples by the time of their last instructions, which is that of
+//! the instruction times how often the way was taken ([`Executions`]). If nothing tells how often, or control came by an indirect
+//! branch or call, the predecessor is not known.
+//!
+//! The time of a division is known less well than that of an addition. So what the samples are more or fewer than expected belongs to
+//! each way in proportion to its time and the variance of that time: a calibration estimator (Deville and Särndal, 1992, Journal of
+//! the American Statistical Association 87, equation 2.3).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
+use super::code::{Code, Place};
+use super::executions::Executions;
 use crate::sources::ebs::Hits;
-use hbbp_code::blocks::{BlockId, BlockMap, Flow, Form, TextBlocks, direct_target};
-use hbbp_code::locate::TextIdx;
-use hbbp_model::addr::ImageAddr;
-use hbbp_model::snapshot::{ModuleIdx, Snapshot};
-use iced_x86::Mnemonic;
+use hbbp_code::blocks::BlockMap;
+use hbbp_model::snapshot::Snapshot;
 
-/// An instruction: its text, and its index there.
-pub(crate) type Place = (TextIdx, u32);
-
-/// Blocks of a callee that are searched for its returns.
-const MOST_BLOCKS: usize = 1024;
-
-/// Blocks that are looked back over where a block has no samples of its own, such as one that is a single jump.
-const FARTHEST: usize = 3;
-
-/// Ways into each of them that are followed.
-const MOST_WAYS: usize = 8;
+/// Ways into a block that divide its samples: those with the most time.
+const MOST_WAYS: usize = 16;
 
 /// The predecessors of all blocks whose first instruction was sampled.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,12 +30,13 @@ impl WaysIn {
     /// Of blocks with these samples.
     pub(crate) fn new(snapshot: &Snapshot, map: &BlockMap, hits: &Hits) -> Self {
         let code = Code::new(snapshot, map, hits);
-        let mut returns = HashMap::new();
-        let starts = hits.keys().filter(|(text, at)| {
-            let blocks = map.text(*text);
-            blocks.is_some_and(|blocks| blocks.block(blocks.block_of(*at)).start == *at)
-        });
-        let of = starts.map(|at| (*at, code.predecessors(*at, &mut returns)));
+        let mut search = Search {
+            code: &code,
+            executions: Executions::new(&code, hits),
+            returns: HashMap::new(),
+        };
+        let starts = hits.iter().filter(|(at, _)| code.begins_block(**at));
+        let of = starts.map(|(at, samples)| (*at, search.predecessors(*at, *samples)));
         Self {
             of: of.filter(|(_, from)| !from.is_empty()).collect(),
         }
@@ -52,218 +48,85 @@ impl WaysIn {
     }
 }
 
-/// The direct branches of the sampled text, and the samples of its blocks.
-struct Code<'a> {
-    snapshot: &'a Snapshot,
-    map: &'a BlockMap,
-    samples: HashMap<BlockId, f64>,
-    /// Each direct branch or call with its target, sorted.
-    targets: Vec<(Place, Place)>,
-    /// The same by target, sorted.
-    sources: Vec<(Place, Place)>,
+/// Finds predecessors.
+struct Search<'a> {
+    code: &'a Code<'a>,
+    executions: Executions<'a>,
+    /// The heaviest returns of each callee, with their executions.
+    returns: HashMap<Place, Vec<(Place, f64)>>,
 }
 
-/// Ways into a block.
-#[derive(Default)]
-struct Ways {
-    from: Vec<Place>,
-    /// Whether control can have come from elsewhere, too.
-    is_open: bool,
-}
-
-impl<'a> Code<'a> {
-    fn new(snapshot: &'a Snapshot, map: &'a BlockMap, hits: &Hits) -> Self {
-        let mut code = Self {
-            snapshot,
-            map,
-            samples: HashMap::new(),
-            targets: Vec::new(),
-            sources: Vec::new(),
-        };
-        let mut texts: BTreeSet<TextIdx> = BTreeSet::new();
-        for ((text, at), samples) in hits {
-            texts.insert(*text);
-            if let Some(block) = code.block_of((*text, *at)) {
-                *code.samples.entry(block).or_default() += samples;
-            }
+impl Search<'_> {
+    /// The predecessors of a block that begins here with these samples, each with its share.
+    fn predecessors(&mut self, at: Place, samples: f64) -> Vec<(Place, f64)> {
+        let ways = self.code.ways(at);
+        let (mut from, mut is_open) = (Vec::new(), ways.is_open);
+        for way in &ways.from {
+            from.push((*way, self.executions.of_way(*way, at)));
         }
-        for text in &texts {
-            code.add_branches(*text, &texts);
+        if let Some(call) = self.code.call_before(at) {
+            let returns = self.returns_to(call);
+            is_open |= returns.is_empty();
+            from.extend(returns);
         }
-        code.sources = code.targets.iter().map(|(from, to)| (*to, *from)).collect();
-        code.sources.sort_unstable();
-        code
-    }
-
-    fn add_branches(&mut self, idx: TextIdx, texts: &BTreeSet<TextIdx>) -> Option<()> {
-        let blocks = self.map.text(idx)?;
-        let bits = self.snapshot.modules.get(blocks.module.0 as usize)?.kind.bits();
-        let text = self.snapshot.text.get(idx.0 as usize)?;
-        for (instruction, at) in blocks.all_instructions().iter().zip(0..) {
-            let is_direct = matches!(
-                instruction.flow,
-                Flow::Conditional | Flow::Jump | Flow::Call | Flow::CallNext
-            );
-            let from = instruction.offset as usize;
-            let bytes = text.bytes.get(from..from + usize::from(instruction.len));
-            let Some(bytes) = bytes.filter(|_| is_direct) else {
-                continue;
-            };
-            let target = direct_target(bits, bytes, blocks.addr(*instruction));
-            let place = target.and_then(|target| self.place(idx, blocks, target));
-            if let Some(place) = place.filter(|(text, _)| texts.contains(text)) {
-                self.targets.push(((idx, at), place));
-            }
-        }
-        Some(())
-    }
-
-    /// The instruction at an address: in this text, or else in the last version of another one of its module.
-    fn place(&self, idx: TextIdx, text: &TextBlocks, addr: ImageAddr) -> Option<Place> {
-        if let Ok(found) = text.find(addr) {
-            return Some((idx, found));
-        }
-        let before = |other: &TextBlocks| (other.module, other.start) <= (text.module, addr);
-        let last = self.map.texts.partition_point(before).checked_sub(1)?;
-        let other = self.map.texts.get(last)?;
-        let found = other.find(addr).ok().filter(|_| other.module == text.module)?;
-        Some((TextIdx(u32::try_from(last).ok()?), found))
-    }
-
-    fn block_of(&self, (text, at): Place) -> Option<BlockId> {
-        let block = self.map.text(text)?.block_of(at);
-        Some(BlockId { text, block })
-    }
-
-    /// Where a direct branch or call leads.
-    fn target(&self, from: Place) -> Option<Place> {
-        let found = self.targets.binary_search_by_key(&from, |(from, _)| *from);
-        found
-            .ok()
-            .and_then(|found| self.targets.get(found))
-            .map(|(_, to)| *to)
-    }
-
-    fn flow(&self, (text, at): Place) -> Option<Flow> {
-        Some(self.map.text(text)?.instruction(at)?.flow)
-    }
-
-    /// The predecessors of a block that begins here, each with its share.
-    fn predecessors(&self, at: Place, returns: &mut HashMap<Place, Vec<Place>>) -> Vec<(Place, f64)> {
-        let mut ways = self.ways(at);
-        if let Some(call) = self.call_before(at) {
-            let callee = self.target(call);
-            let found = callee.map(|callee| returns.entry(callee).or_insert_with(|| self.returns(callee)));
-            match found {
-                Some(found) if !found.is_empty() => ways.from.extend(found.iter()),
-                _ => ways.is_open = true,
-            }
-        }
-        if let ([only], false) = (ways.from.as_slice(), ways.is_open) {
+        if let ([(only, _)], false) = (from.as_slice(), is_open) {
             return vec![(*only, 1.0)];
         }
-        let weighed = |from: &Place| (*from, self.weight(*from, FARTHEST));
-        shares(ways.from.iter().map(weighed).collect())
-    }
-
-    /// The call that comes back to here.
-    fn call_before(&self, (text, at): Place) -> Option<Place> {
-        let before = (text, at.checked_sub(1)?);
-        let flow = self.flow(before)?;
-        matches!(flow, Flow::Call | Flow::IndirectCall).then_some(before)
-    }
-
-    /// The ways into a block that begins here, without returns.
-    fn ways(&self, (text, at): Place) -> Ways {
-        let mut ways = Ways::default();
-        let above = at.checked_sub(1).map(|before| (text, before));
-        ways.from.extend(above.filter(|above| self.falls(*above)));
-        let first = self.sources.partition_point(|(to, _)| *to < (text, at));
-        let branches = self.sources.get(first..).unwrap_or_default().iter();
-        for (_, from) in branches.take_while(|(to, _)| *to == (text, at)) {
-            ways.is_open |= self.flow(*from) == Some(Flow::Call);
-            ways.from.push(*from);
-        }
-        ways.is_open |= self.is_named(text, at);
-        ways
-    }
-
-    /// Whether control goes on behind an instruction. It does not behind the INT3 that fills gaps between functions.
-    fn falls(&self, (text, at): Place) -> bool {
-        let found = self.map.text(text).and_then(|blocks| blocks.instruction(at));
-        found.is_some_and(|found| match found.flow {
-            Flow::Next | Flow::Idle | Flow::Conditional => true,
-            Flow::SystemCall => {
-                let form = self.map.forms.get(usize::from(found.form.0));
-                form.and_then(Form::decoded)
-                    .is_some_and(|decoded| decoded.mnemonic() != Mnemonic::Int3)
+        let expected = from.into_iter().map(|(way, executions)| {
+            let (time, off) = self.executions.known_time(way);
+            Expected {
+                way,
+                time: executions * time,
+                variance: off.ln().powi(2),
             }
-            _ => false,
-        })
-    }
-
-    /// Whether a symbol begins here: then anything may call it.
-    fn is_named(&self, text: TextIdx, at: u32) -> bool {
-        let found = self.map.text(text).and_then(|blocks| {
-            let ModuleIdx(module) = blocks.module;
-            let symbols = &self.snapshot.modules.get(module as usize)?.symbols;
-            let addr = blocks.addr(blocks.instruction(at)?);
-            symbols.binary_search_by_key(&addr, |symbol| symbol.start).ok()
         });
-        found.is_some()
+        calibrated(&heaviest(expected.collect(), |way| way.time), samples)
     }
 
-    /// The samples of the block that ends here; of one without any, those of a block that leads to it.
-    fn weight(&self, from: Place, farthest: usize) -> f64 {
-        let Some(block) = self.block_of(from) else {
-            return 0.0;
+    /// The returns behind which a call comes back, with their executions. Together they are as many as those of the call.
+    fn returns_to(&mut self, call: Place) -> Vec<(Place, f64)> {
+        let Some(callee) = self.code.target(call) else {
+            return Vec::new();
         };
-        let own = self.samples.get(&block).copied().unwrap_or_default();
-        let Some(farther) = farthest.checked_sub(1).filter(|_| own <= 0.0) else {
-            return own;
-        };
-        let start = self
-            .map
-            .text(block.text)
-            .map_or(0, |text| text.block(block.block).start);
-        let ways = self.ways((block.text, start));
-        let before = ways.from.iter().take(MOST_WAYS);
-        before.map(|way| self.weight(*way, farther)).fold(0.0, f64::max)
+        let (code, executions) = (self.code, &mut self.executions);
+        let returns = self.returns.entry(callee).or_insert_with(|| {
+            let found = code.returns(callee, &mut executions.work_left);
+            let with = found.into_iter().map(|way| (way, executions.of_end(way)));
+            heaviest(with.collect(), |(_, executions)| *executions)
+        });
+        let all: f64 = returns.iter().map(|(_, executions)| executions).sum();
+        let calls = self.executions.of_end(call);
+        let share = |(way, n): &(Place, f64)| (*way, if 0.0 < all { calls * n / all } else { 0.0 });
+        returns.iter().map(share).collect()
     }
+}
 
-    /// The instructions that return to the caller of a function.
-    fn returns(&self, entry: Place) -> Vec<Place> {
-        let mut seen = HashSet::from([entry]);
-        let (mut left, mut returns) = (vec![entry], Vec::new());
-        while let Some((text, at)) = left.pop() {
-            let Some(blocks) = self.map.text(text) else {
-                continue;
-            };
-            let Some(last) = blocks.block(blocks.block_of(at)).end.checked_sub(1) else {
-                continue;
-            };
-            let (target, next) = (self.target((text, last)), (text, last + 1));
-            let onward = match self.flow((text, last)) {
-                Some(Flow::Return) => {
-                    returns.push((text, last));
-                    [None, None]
-                }
-                Some(Flow::Jump | Flow::CallNext) => [target, None],
-                Some(Flow::Conditional) => [target, Some(next)],
-                Some(Flow::Next | Flow::Idle | Flow::Call | Flow::IndirectCall | Flow::SystemCall) => {
-                    [Some(next), None]
-                }
-                _ => [None, None],
-            };
-            for to in onward.into_iter().flatten() {
-                if seen.len() < MOST_BLOCKS && seen.insert(to) {
-                    left.push(to);
-                }
-            }
-        }
-        returns.sort_unstable();
-        returns
+/// What is expected of a way.
+struct Expected {
+    way: Place,
+    /// Samples.
+    time: f64,
+    /// Of the logarithm of the time.
+    variance: f64,
+}
+
+/// The shares of ways, whose samples are as many as there were.
+fn calibrated(ways: &[Expected], samples: f64) -> Vec<(Place, f64)> {
+    let all: f64 = ways.iter().map(|way| way.time).sum();
+    let variable: f64 = ways.iter().map(|way| way.time * way.variance).sum();
+    if all <= 0.0 || variable <= 0.0 {
+        return Vec::new();
     }
+    let factor = (samples - all) / variable;
+    let amount = |way: &Expected| way.time * (1.0 + way.variance * factor).max(0.0);
+    shares(ways.iter().map(|way| (way.way, amount(way))).collect())
+}
+
+/// The heaviest of these, by a weight.
+fn heaviest<T>(mut of: Vec<T>, weight: impl Fn(&T) -> f64) -> Vec<T> {
+    of.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    of.truncate(MOST_WAYS);
+    of
 }
 
 /// Weights as shares of their sum, without those that have none.
