@@ -70,6 +70,46 @@ fn threads_have_rows_of_their_own_and_sum_to_their_process() {
     );
 }
 
+/// Each task begins a period of its own, and the last one of it is not over when it ends. What that takes is among the missing
+/// samples, with this reason.
+#[test]
+fn samples_that_short_tasks_miss_have_their_reason() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let threads = "#include <pthread.h>\n\
+                   static void *work(void *x) { volatile long y = 0; for (long i = 0; i < 300000; i++) y += i; return x; }\n\
+                   int main(void) { for (int i = 0; i < 400; i++) { pthread_t it; pthread_create(&it, 0, work, 0);\n\
+                   pthread_join(it, 0); } }\n";
+    let threads = built(folder.path(), "threads", threads, &[]);
+    let forks = "i=0; while [ $i -lt 300 ]; do (:) ; i=$((i+1)); done";
+    let variants: [&[&str]; 2] = [&[threads.to_str().unwrap()], &["sh", "-c", forks]];
+    for command in variants {
+        let file = folder.path().join("tasks.hbbp");
+        let file = file.to_str().unwrap();
+        let options = [
+            "record",
+            "-o",
+            file,
+            "--event",
+            "cpu-clock",
+            "--period",
+            "1000003",
+            "--",
+        ];
+        let recorded = run(&[&options, command].concat());
+        assert!(recorded.status.success(), "{recorded:?}");
+        let report = run(&["report", file, "--details"]);
+        let text = String::from_utf8_lossy(&report.stdout);
+        let reason = "missing: threads that ended before their period did, or an unknown cause";
+        let line = text.lines().find(|line| line.contains(reason));
+        let missing = line.unwrap_or_else(|| panic!("{command:?}: no reason in {text}"));
+        let digits: String = missing.chars().filter(char::is_ascii_digit).collect();
+        assert!(0 < digits.parse::<u64>().unwrap(), "{missing}");
+        let accounting = &super::report_of(file)["accounting"];
+        assert_eq!(number(&accounting["unexplained"]), 0, "{accounting}");
+    }
+}
+
 /// Samples in the kernel and in user code by the values of these dimensions.
 fn amounts_by_ring(file: &str, rows: &str) -> BTreeMap<Vec<String>, [u64; 2]> {
     let report = report_by(file, rows);
