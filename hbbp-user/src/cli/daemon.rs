@@ -43,7 +43,7 @@ pub(super) struct DaemonArgs {
     cpu_budget: u32,
     /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit is
     /// not merged, or is left out and counted.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = parse_size)]
     memory_budget: u64,
     #[command(flatten)]
     record: RecordArgs,

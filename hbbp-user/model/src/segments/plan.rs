@@ -27,7 +27,7 @@ pub struct Nest {
     /// The one with most intervals.
     pub outer: Name,
     /// The others. They were merged and are not removed yet, unless the name of the first is that of a damaged file or
-    /// of another host's: its contents decide ([`read_once`](super::read::read_once)).
+    /// of another host's: its contents decide ([`compare`](super::read::compare)).
     pub inner: BTreeSet<Name>,
 }
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io;
+use std::iter::once;
 use std::ops::Range;
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 
 use super::folder::{Listing, path_of};
 use super::name::Name;
-use super::plan::gaps;
+use super::plan::{Nest, gaps};
 use super::range::TimeRange;
 use crate::profile::read_runs;
 use crate::snapshot::Snapshot;
@@ -63,7 +64,7 @@ pub struct Read {
 
 /// Reads segments; `None` if one is gone. One that a merged segment holds is not counted again. The names suggest it
 /// and the contents decide, as a name can be that of a damaged file or of another host's.
-pub fn read_once(folder: &Path, names: &BTreeSet<Name>) -> Option<Read> {
+fn read_once(folder: &Path, names: &BTreeSet<Name>) -> Option<Read> {
     let mut read = Read::default();
     let mut names: Vec<Name> = names.iter().copied().collect();
     names.sort_by_key(|name| (name.first, Reverse(name.last)));
@@ -93,6 +94,24 @@ pub fn read_once(folder: &Path, names: &BTreeSet<Name>) -> Option<Read> {
             wider.push((*name, runs.clone()));
         }
         read.runs = united(std::mem::take(&mut read.runs).into_iter().chain(runs));
+    }
+    Some(read)
+}
+
+/// What becomes of the inner segments of a nest, by what is in both: they are read one after the other, and the outer one stays in
+/// memory without its text. `None` if one is gone.
+pub fn compare(folder: &Path, nest: &Nest) -> Option<Read> {
+    let mut read = Read::default();
+    let mut wider = Vec::new();
+    for name in once(&nest.outer).chain(&nest.inner) {
+        match read_runs(&path_of(folder, name)) {
+            Err(error) if is_gone(&error) => return None,
+            Err(error) => read.damaged.push((*name, format!("{error:#}"))),
+            Ok(runs) if *name == nest.outer => wider = runs,
+            Ok(runs) if is_held(&runs, &wider) => read.held.push(*name),
+            Ok(_) => {}
+        }
+        wider.iter_mut().for_each(|run| run.text = Vec::new());
     }
     Some(read)
 }

@@ -5,6 +5,7 @@
 
 mod container;
 mod error;
+mod writer;
 
 use std::borrow::Cow;
 
@@ -13,13 +14,14 @@ use prost::bytes::Bytes;
 
 use super::budget::{self, MAX_MEMORY};
 use super::{Losses, Run, Snapshot, StaticBranch, Text, wire};
-pub use container::Compression;
-use container::{Section, Stored, Unreadable, Writer};
+use container::{Section, Stored, Unreadable};
 pub use error::Error;
 use wire::{
     Capacity, CountsSection, LossesSection, Malformed, ModulesSection, ProcessesSection, RunSection,
     StaticBranchesSection, SymbolsSection, TextSection,
 };
+pub use writer::Compression;
+use writer::Writer;
 
 /// How a snapshot file begins.
 pub(crate) const MAGIC: [u8; 8] = container::MAGIC;
@@ -65,7 +67,9 @@ fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
     add(file, Section::Symbols, SymbolsSection::from(modules));
     let processes = ProcessesSection::new(&snapshot.processes, &snapshot.cgroups);
     add(file, Section::Processes, processes);
-    add(file, Section::Text, TextSection::from(snapshot.text.as_slice()));
+    file.push(Section::Text, TextSection::len(&snapshot.text), |out| {
+        TextSection::write(&snapshot.text, out)
+    });
     if !snapshot.static_branches.is_empty() {
         let branches = StaticBranchesSection::from(snapshot.static_branches.as_slice());
         add(file, Section::Branches, branches);
@@ -77,12 +81,11 @@ fn add_run(file: &mut Writer, snapshot: &Snapshot) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds a section to a file, encoding it directly there. The message is dropped before compression: text takes most of
-/// the memory of a daemon at the end of an interval.
+/// Adds a section to a file. The message is dropped before compression.
 fn add(file: &mut Writer, section: Section, message: impl Message) {
-    file.push(section, message.encoded_len(), move |bytes| {
-        message.encode_raw(bytes);
-    });
+    let bytes = message.encode_to_vec();
+    drop(message);
+    file.push(section, bytes.len(), |out| out.write_all(&bytes));
 }
 
 /// Whether a file that starts with these bytes is a snapshot, whole or not.

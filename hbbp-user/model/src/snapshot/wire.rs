@@ -12,10 +12,10 @@ mod images;
 mod malformed;
 mod number;
 mod run;
+mod text;
 
 pub(super) use counts::CountsSection;
-pub(super) use images::{
-    ModulesSection, ProcessesSection, StaticBranchesSection, SymbolsSection, TextSection,
-};
+pub(super) use images::{ModulesSection, ProcessesSection, StaticBranchesSection, SymbolsSection};
 pub(super) use malformed::{Capacity, Malformed};
 pub(super) use run::{LossesSection, RunSection};
+pub(super) use text::TextSection;

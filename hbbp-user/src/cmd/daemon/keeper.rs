@@ -4,6 +4,8 @@
 //! An interval that cannot be written waits in memory, and the next ones are united with it, as it will be written with
 //! them in one segment. Only where those that wait need too much memory an interval is lost.
 
+mod merging;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -14,20 +16,13 @@ use super::metrics::Metrics;
 use super::service_log::tell;
 use hbbp_model::profile::Output;
 use hbbp_model::segments::plan::{Limits, Nest, expired, nests, to_merge};
-use hbbp_model::segments::read::{Read, read_once};
+use hbbp_model::segments::read::{Read, compare};
 use hbbp_model::segments::{Folder, Listing, Moment, Name, TimeRange, read_range};
 use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::budget::used;
 use hbbp_model::snapshot::file::{Compression, encode_runs};
 use hbbp_model::snapshot::unite::united;
 use hbbp_resolve::clock::since_epoch;
-
-/// What segments that are merged need of memory, in bytes for each of their files: what they hold, once more in one, and
-/// encoded. Sixteen segments of 93 MB, mostly text of compilers, took 290 MiB.
-const MERGING: u64 = 4;
-
-/// Segments that are merged between two intervals, so that the next one need not wait for long; an hour takes some steps.
-const AT_ONCE: usize = 16;
 
 /// Process images that a segment holds, about; beyond that, those with the fewest samples are joined by command name. A
 /// build has some thousand a minute.
@@ -116,9 +111,8 @@ impl Keeper {
         let since = now.saturating_sub(seconds.saturating_mul(1000)).min(last);
         let wanted = listing.segments.iter().filter(|(name, _)| since < name.end());
         let size: u64 = wanted.map(|(_, size)| size).sum();
-        let fits = usize::try_from(size.saturating_mul(MERGING)).is_ok_and(|needed| needed <= self.memory);
         anyhow::ensure!(
-            fits,
+            reading(size) <= self.memory,
             "the segments of that time need more memory than the budget: ask for fewer seconds, or read the files"
         );
         let range = TimeRange {
@@ -247,16 +241,8 @@ impl Keeper {
             names.remove(&name);
             self.counters.add(Counter::SegmentsExpired, 1);
         }
-        if let Some(mut group) = to_merge(&names, &self.left_alone) {
-            group.truncate(n_at_once(&group, &sizes, self.memory));
-            match group.as_slice() {
-                [] => {}
-                [alone] => {
-                    self.counters.add(Counter::SegmentsLarge, 1);
-                    self.left_alone.insert(*alone);
-                }
-                group => self.merge(group)?,
-            }
+        if let Some(group) = to_merge(&names, &self.left_alone) {
+            self.merge(&group, &sizes)?;
         }
         Ok(())
     }
@@ -264,11 +250,11 @@ impl Keeper {
     /// Removes what a merged segment holds, as the daemon that merged it was killed before it could; returns their names. What it only
     /// seems to hold, by its name, stays and is never merged, nor is the segment itself.
     fn settle(&mut self, nest: &Nest, sizes: &BTreeMap<Name, u64>) -> anyhow::Result<Vec<Name>> {
-        let names: BTreeSet<Name> = nest.inner.iter().copied().chain([nest.outer]).collect();
-        let size = names.iter().filter_map(|name| sizes.get(name)).sum::<u64>();
-        let fits = usize::try_from(size.saturating_mul(MERGING)).is_ok_and(|needed| needed <= self.memory);
+        let names = || nest.inner.iter().chain([&nest.outer]);
+        let largest = names().filter_map(|name| sizes.get(name)).max();
+        let fits = largest.is_none_or(|largest| reading(*largest) <= self.memory);
         let Read { held, damaged, .. } = if fits {
-            match read_once(self.folder.path(), &names) {
+            match compare(self.folder.path(), nest) {
                 Some(read) => read,
                 // Somebody removed one: what is left is looked at after the next start.
                 None => return Ok(Vec::new()),
@@ -303,72 +289,17 @@ impl Keeper {
                 "{n_left} segments stay, although {} is named as if it held them ({why})",
                 nest.outer
             ));
-            let left = names.into_iter().filter(|name| !held.contains(name));
+            let left = names().filter(|name| !held.contains(name));
             self.left_alone.extend(left);
         }
         Ok(held)
     }
-
-    /// Merges segments: writes one of all, and removes them.
-    fn merge(&mut self, group: &[Name]) -> anyhow::Result<()> {
-        let mut runs: Vec<Snapshot> = Vec::new();
-        for name in group {
-            let mut read = match self.folder.read(name) {
-                Ok(read) => read,
-                Err(error) => {
-                    tell(&format!("skipped a damaged segment: {error:#}"));
-                    self.counters.add(Counter::SegmentsUnreadable, 1);
-                    self.left_alone.insert(*name);
-                    // The others are merged next time.
-                    return Ok(());
-                }
-            };
-            let is_own = |run: &Snapshot| self.host.as_ref().is_none_or(|own| run.run.host == *own);
-            if !read.iter().all(is_own) {
-                tell(&format!("{name} stays as it is: it is of another host"));
-                self.left_alone.insert(*name);
-                return Ok(());
-            }
-            read.iter_mut().for_each(Snapshot::coarsen);
-            runs = united(runs.into_iter().chain(read));
-            runs.iter_mut().for_each(|run| run.join_images(MOST_IMAGES));
-        }
-        let Some(merged) = Name::of_all(group) else {
-            return Ok(());
-        };
-        let bytes = match encode_runs(&runs, Compression::Small) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                tell(&format!("{} segments stay as they are: {error}", group.len()));
-                self.counters.add(Counter::MergesFailed, 1);
-                self.left_alone.extend(group);
-                return Ok(());
-            }
-        };
-        if let Err(error) = self.folder.write(&merged, &bytes) {
-            self.counters.add(Counter::MergesFailed, 1);
-            return Err(error.context("cannot write merged segments"));
-        }
-        // Until all are removed: what stays is compared with it.
-        self.is_settled = false;
-        for name in group {
-            self.folder.remove(name)?;
-        }
-        self.is_settled = true;
-        let n_merged = u64::try_from(group.len()).unwrap_or(u64::MAX);
-        self.counters.add(Counter::SegmentsMerged, n_merged);
-        Ok(())
-    }
 }
 
-/// How many of a group are merged at once, the first ones, in this memory: one where no two fit.
-fn n_at_once(group: &[Name], sizes: &BTreeMap<Name, u64>, memory: usize) -> usize {
-    let mut sum = 0_u64;
-    let fits = |name: &&Name| {
-        sum = sum.saturating_add(sizes.get(name).copied().unwrap_or(0));
-        usize::try_from(sum.saturating_mul(MERGING)).is_ok_and(|needed| needed <= memory)
-    };
-    group.iter().take(AT_ONCE).take_while(fits).count().max(1)
+/// Memory that reading files of this size takes, in bytes: the file, what is decompressed, and its rows. Text of compilers is
+/// 1.32 times as long as its fast compression, and 1.75 times as long as the small one of merged segments.
+fn reading(size: u64) -> usize {
+    usize::try_from(size).map_or(usize::MAX, |size| size.saturating_mul(9) / 2)
 }
 
 /// Says in a run that an interval of this length after it is lost.

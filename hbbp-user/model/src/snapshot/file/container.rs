@@ -15,10 +15,10 @@ pub(super) const MAGIC: [u8; 8] = *b"HBBPSNAP";
 pub(super) const MAJOR: u16 = 3;
 
 /// Raised where sections or fields are added that an older reader may skip.
-const MINOR: u16 = 9;
+pub(super) const MINOR: u16 = 9;
 
 /// Length of the header of a section in bytes.
-const HEADER: usize = 8 + 4 + 8 + 8 + 4 + 4;
+pub(super) const HEADER: usize = 8 + 4 + 8 + 8 + 4 + 4;
 
 /// A section may decompress to at most this multiple of its stored length. Text compresses to 0.57 of its length, names
 /// of functions to 0.36, tables of mappings to 0.78, so no honest section comes near. Data that compresses better (an
@@ -34,32 +34,14 @@ const MAX_RAW: u64 = 512 << 20;
 const MAX_MESSAGES: u64 = 2 << 20;
 
 /// How the bytes of a section are stored.
-const AS_IT_IS: u32 = 0;
-const ZSTD: u32 = 1;
-
-/// How much is done to make a file small. Of 6.8 MB of executed text of a compiler, these are left, for instructions
-/// per byte: 79 % for 17 at level -10 of zstd, 67 % for 28 at level -3, 61 % for 39 at level -1, 54 % for 56 at level
-/// 1, 49 % for 55 at level 2. LZ4 leaves 66 % for 19.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Compression {
-    /// For a collector that also measures: level -3.
-    Fast,
-    /// For what is made of recordings and profiles, when nothing is measured: level 2.
-    Small,
+#[derive(Clone, Copy)]
+pub(super) enum Encoding {
+    AsItIs = 0,
+    Zstd = 1,
 }
 
-impl Compression {
-    /// The level of zstd.
-    const fn level(self) -> i32 {
-        match self {
-            Self::Fast => -3,
-            Self::Small => 2,
-        }
-    }
-}
-
-/// A section of fewer bytes is stored as it is: there is nothing to gain.
-const WORTH_IT: usize = 256;
+const AS_IT_IS: u32 = Encoding::AsItIs as u32;
+const ZSTD: u32 = Encoding::Zstd as u32;
 
 /// The sections that this version knows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -127,80 +109,12 @@ impl Section {
 
     /// Whether it is written compressed. Counts are not: zstd leaves 72 to 86 % of them for 60 instructions a byte, and
     /// with branch stacks they are most of what is written for each sample.
-    const fn is_compressed(self) -> bool {
+    pub(super) const fn is_compressed(self) -> bool {
         matches!(
             self,
             Self::Modules | Self::Symbols | Self::Processes | Self::Text | Self::Branches
         )
     }
-}
-
-/// A file that grows section by section.
-pub(super) struct Writer {
-    file: Vec<u8>,
-    compression: Compression,
-}
-
-impl Writer {
-    /// A file without sections.
-    pub(super) fn new(compression: Compression) -> Self {
-        let mut file = MAGIC.to_vec();
-        file.extend(MAJOR.to_le_bytes());
-        file.extend(MINOR.to_le_bytes());
-        Self { file, compression }
-    }
-
-    /// Adds a section with a message of `len` bytes, which `write` appends.
-    pub(super) fn push(&mut self, section: Section, len: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.file.len();
-        self.file.reserve(HEADER + len);
-        self.file.extend([0; HEADER]);
-        write(&mut self.file);
-        let stored = start + HEADER;
-        let mut encoding = AS_IT_IS;
-        if section.is_compressed()
-            && let Some(compressed) = self
-                .file
-                .get(stored..)
-                .and_then(|raw| compressed(raw, self.compression))
-        {
-            self.file.truncate(stored);
-            self.file.extend(compressed);
-            encoding = ZSTD;
-        }
-        let (_, pushed) = self.file.split_at_mut(start);
-        let Some((header, bytes)) = pushed.split_first_chunk_mut::<HEADER>() else {
-            return;
-        };
-        let as_u64 = |len| u64::try_from(len).unwrap_or(u64::MAX);
-        let mut fields = padded(section.name()).to_vec();
-        fields.extend(encoding.to_le_bytes());
-        fields.extend(as_u64(bytes.len()).to_le_bytes());
-        fields.extend(as_u64(len).to_le_bytes());
-        fields.extend(crc32fast::hash(bytes).to_le_bytes());
-        let check = crc32fast::hash(&fields);
-        fields.extend(check.to_le_bytes());
-        if let Ok(fields) = fields.try_into() {
-            *header = fields;
-        }
-    }
-
-    /// The bytes of the whole file.
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        self.push(Section::End, 0, |_| {});
-        self.file
-    }
-}
-
-/// The bytes as a frame of zstd; `None` if that gains nothing, or expands by more than a reader believes.
-fn compressed(raw: &[u8], compression: Compression) -> Option<Vec<u8>> {
-    if raw.len() < WORTH_IT {
-        return None;
-    }
-    let compressed = zstd::bulk::compress(raw, compression.level()).ok()?;
-    let is_shorter = compressed.len() < raw.len() - raw.len() / 16;
-    let is_believed = u64::try_from(raw.len()).ok()? <= most_expanded(u64::try_from(compressed.len()).ok()?);
-    (is_shorter && is_believed).then_some(compressed)
 }
 
 /// A section as it is in the file.
@@ -350,17 +264,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The name of a section as it is in the file.
-fn padded(name: &str) -> [u8; 8] {
-    let mut padded = [0; 8];
-    padded
-        .iter_mut()
-        .zip(name.bytes())
-        .for_each(|(to, from)| *to = from);
-    padded
-}
-
 /// Most bytes that a section of this stored length may decompress to.
-const fn most_expanded(stored_len: u64) -> u64 {
+pub(super) const fn most_expanded(stored_len: u64) -> u64 {
     stored_len.saturating_mul(MAX_EXPANSION)
 }

@@ -1,4 +1,4 @@
-//! The sections `modules`, `symbols`, `process` and `text`: what the counted addresses belong to.
+//! The sections `modules`, `symbols`, `process` and `branches`: what the counted addresses belong to.
 //!
 //! ```text
 //! modules := module*           module  := name kind build_id
@@ -6,7 +6,6 @@
 //! process := process*          process := tgid exec_id comm n mapping[n]
 //!                              mapping := start length module image_start from
 //! cgroups := path*             tasks   := (cgroup tid [name])*                in the order of the process images
-//! text    := text*             text    := module start since bytes
 //! branches := branch*          branch  := module addr tracepoint
 //! ```
 //!
@@ -18,7 +17,7 @@ use super::malformed::{Capacity, Malformed};
 use super::number::{Reader, Rows};
 use crate::addr::{ImageAddr, Va};
 use crate::snapshot::{
-    CgroupIdx, Mapping, Module, ModuleIdx, ModuleKind, Process, StaticBranch, Symbol, Text, Thread,
+    CgroupIdx, Mapping, Module, ModuleIdx, ModuleKind, Process, StaticBranch, Symbol, Thread,
 };
 
 /// Declares the message of a section that is one table.
@@ -46,8 +45,6 @@ tables! {
     ModulesSection;
     /// The section `symbols`.
     SymbolsSection;
-    /// The section `text`.
-    TextSection;
     /// The section `branches`.
     StaticBranchesSection;
 }
@@ -273,46 +270,6 @@ fn task(rows: &mut Rows, process: &Process) {
     }
 }
 
-impl From<&[Text]> for TextSection {
-    fn from(text: &[Text]) -> Self {
-        /// Bytes of a row without the text itself, to allocate once.
-        const ROW: usize = 16;
-        let len = text.iter().map(|text| text.bytes.len() + ROW).sum();
-        let mut rows = Rows(Vec::with_capacity(len));
-        let mut start = 0;
-        for text in text {
-            rows.number(text.module.0.into());
-            rows.next(&mut start, text.start.0);
-            rows.number(text.since.into());
-            rows.bytes(&text.bytes);
-        }
-        rows.into()
-    }
-}
-
-impl TextSection {
-    /// The text ranges.
-    pub(in crate::snapshot) fn read(&self, capacity: &mut Capacity) -> Result<Vec<Text>, Malformed> {
-        let mut rows = Reader::new("text ranges", &self.rows);
-        let mut start = 0;
-        let mut text = Vec::new();
-        while !rows.is_at_end() {
-            let module = ModuleIdx(rows.number32()?);
-            let start = ImageAddr(rows.next(&mut start)?);
-            let since = rows.number32()?;
-            let bytes = rows.bytes()?;
-            capacity.take(rows.table, size_of::<Text>() + bytes.len())?;
-            text.push(Text {
-                module,
-                start,
-                bytes: bytes.to_vec(),
-                since,
-            });
-        }
-        Ok(text)
-    }
-}
-
 impl From<&[StaticBranch]> for StaticBranchesSection {
     fn from(branches: &[StaticBranch]) -> Self {
         let mut rows = Rows::default();
@@ -345,7 +302,7 @@ impl StaticBranchesSection {
 }
 
 /// A length as it is stored.
-fn stored_len(len: usize) -> u64 {
+pub(super) fn stored_len(len: usize) -> u64 {
     // No target of this crate has a `usize` above 64 bits.
     u64::try_from(len).unwrap_or(u64::MAX)
 }

@@ -3,24 +3,104 @@
 use std::ops::Range;
 
 use super::*;
-use hbbp_model::snapshot::{Interval, Process};
+use hbbp_model::addr::ImageAddr;
+use hbbp_model::snapshot::{Interval, Module, ModuleIdx, ModuleKind, Process, Text};
+
+/// Bytes that do not compress, different for each seed.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = std::iter::repeat_with(|| {
+        // xorshift64 (Marsaglia 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    });
+    next.take(len).collect()
+}
+
+/// A minute with ranges of text of these numbers.
+fn minute_with_text(n: u64, texts: &[u64]) -> Snapshot {
+    const LEN: usize = 64 << 10;
+    let text = |seed: &u64| Text {
+        module: ModuleIdx(0),
+        start: ImageAddr(seed * LEN as u64 * 2),
+        bytes: noise(*seed, LEN),
+        since: 0,
+    };
+    Snapshot {
+        modules: vec![Module {
+            name: "cc1".to_owned(),
+            kind: ModuleKind::Elf64,
+            build_id: vec![1],
+            symbols: Vec::new(),
+        }],
+        text: texts.iter().map(text).collect(),
+        ..minute(n, "here")
+    }
+}
+
+/// What is left of the segments of an hour, and the counters, after a keeper with this memory for merging has kept some later ones.
+fn left_of(hour: &[(Name, Snapshot)], memory: usize) -> (Vec<Name>, Arc<Counters>) {
+    let made = tempfile::tempdir().unwrap();
+    let counters = Arc::new(Counters::default());
+    let folder = Folder::open(made.path()).unwrap();
+    for (name, snapshot) in hour {
+        let bytes = encode_runs(std::slice::from_ref(snapshot), Compression::Fast).unwrap();
+        folder.write(name, &bytes).unwrap();
+    }
+    let mut keeper = Keeper::open(folder, Limits::default(), 0, Arc::clone(&counters), None).unwrap();
+    keeper.memory = memory;
+    (300..310).for_each(|n| keeper.keep(minute(n, "here")));
+    let listing = Listing::read(made.path()).unwrap();
+    let hour = listing
+        .names()
+        .into_iter()
+        .filter(|name| name.start < 60 * MINUTE);
+    (hour.collect(), counters)
+}
+
+/// Minutes from the beginning of an hour on, each with the text that `texts` gives.
+fn minutes_with_text(n: u64, texts: impl Fn(u64) -> Range<u64>) -> Vec<(Name, Snapshot)> {
+    let minute = |n| (name(n, n), minute_with_text(n, &texts(n).collect::<Vec<u64>>()));
+    (0..n).map(minute).collect()
+}
+
+/// What the segments hold together is bounded, not the length of their files: those of a machine that compiles were never merged.
+#[test]
+fn segments_with_the_same_text_are_merged_in_little_memory() {
+    // 256 KiB of text held, and read once more.
+    let (left, counters) = left_of(&minutes_with_text(40, |_| 1..5), 2 << 20);
+    assert_eq!(left, [name(0, 39)]);
+    assert_eq!(counters.get(Counter::SegmentsMerged), 40);
+    assert_eq!(counters.get(Counter::SegmentsLarge), 0);
+    // A new range in each.
+    let (left, _) = left_of(&minutes_with_text(20, |n| n..n + 4), 4 << 20);
+    assert_eq!(left, [name(0, 19)]);
+}
 
 #[test]
 fn segments_are_merged_within_the_memory() {
-    let name = |first: u64| Name {
-        first,
-        last: first,
-        start: first,
-        length: 1,
-    };
-    let group: Vec<Name> = (0..40).map(name).collect();
-    let sizes = |bytes: u64| -> BTreeMap<Name, u64> { group.iter().map(|it| (*it, bytes)).collect() };
-    let n = |bytes, memory| n_at_once(&group, &sizes(bytes), memory);
-    assert_eq!(n(1_000, 1 << 20), AT_ONCE);
-    assert_eq!(n(1_000, 20_000), 5);
-    assert_eq!(n(1_000, 7_999), 1, "no two");
-    assert_eq!(n(1_000, 0), 1);
-    assert_eq!(n(u64::MAX, usize::MAX / 2), 1);
+    // Each range in one segment alone.
+    let others = minutes_with_text(40, |n| 4 * n..4 * n + 4);
+    let (left, counters) = left_of(&others, 4 << 20);
+    assert!((2..20).contains(&left.len()), "{left:?}");
+    assert!(left.iter().flat_map(Name::intervals).eq(0..40));
+    assert!(0 < counters.get(Counter::SegmentsLarge));
+    let (left, counters) = left_of(&others, 1 << 20);
+    assert_eq!(left.len(), 40, "no two");
+    assert_eq!(counters.get(Counter::SegmentsMerged), 0);
+}
+
+/// They are compared one after the other, as they would not fit into memory together.
+#[test]
+fn what_a_killed_daemon_had_merged_is_removed_in_little_memory() {
+    let mut hour = minutes_with_text(40, |_| 1..5);
+    let merged = united(hour.iter().map(|(_, snapshot)| snapshot.clone()));
+    hour.push((name(0, 39), merged[0].clone()));
+    let (left, counters) = left_of(&hour, 2 << 20);
+    assert_eq!(left, [name(0, 39)]);
+    assert_eq!(counters.get(Counter::SegmentsHeld), 40);
 }
 
 #[test]
