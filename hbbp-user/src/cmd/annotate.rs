@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 
 use super::import::ImportOptions;
 use super::pager::{Paging, paged};
+use super::rights::with_rights_of_caller;
 use super::runs::read_profile;
 use super::source_text::SourceTexts;
 use super::static_image::StaticImage;
@@ -69,7 +70,8 @@ pub fn annotate(options: &AnnotateOptions, out: &mut dyn Write) -> anyhow::Resul
     }
     let mut texts = SourceTexts::new(snapshot.run.started);
     if options.format == TextOrJson::Text {
-        add_source(&mut functions, &mut texts);
+        // If these rights cannot be had, the code has no source text.
+        let _ = with_rights_of_caller(|| add_source(&mut functions, &mut texts));
     }
     let notes: Vec<String> = image.note().into_iter().chain(texts.note()).collect();
     let unit = estimated.counts().assignment.unit;

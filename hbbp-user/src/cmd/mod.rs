@@ -30,6 +30,7 @@ mod profile_output;
 pub mod progress;
 pub mod record;
 pub mod report;
+mod rights;
 mod rule;
 mod runs;
 mod schedule;

@@ -1,7 +1,7 @@
 //! The lines of source files next to annotated code.
 //!
 //! Debug information says which files these are, and it is the work of strangers: whoever names a file of root in it must not
-//! have its lines printed. So root reads only files that everybody may read, no open waits for a pipe, and memory is bounded.
+//! have its lines printed. So they are read with the rights of the caller, no open waits for a pipe, and memory is bounded.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -70,13 +70,8 @@ impl SourceTexts {
         // Opening a pipe without a writer would wait for one.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-        let stat = rustix::fs::fstat(&file).ok()?;
         let metadata = file.metadata().ok()?;
-        let everybody = Mode::from_raw_mode(stat.st_mode).contains(Mode::ROTH);
         if !metadata.is_file() || self.left < metadata.len() {
-            return None;
-        }
-        if rustix::process::geteuid().is_root() && !everybody {
             return None;
         }
         if self
@@ -97,13 +92,10 @@ impl SourceTexts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt as _;
 
-    fn file(mode: u32) -> tempfile::NamedTempFile {
+    fn file() -> tempfile::NamedTempFile {
         let made = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(made.path(), "int main(void)\n{\n  return 0;\n}\n").unwrap();
-        std::fs::set_permissions(made.path(), Permissions::from_mode(mode)).unwrap();
         made
     }
 
@@ -113,7 +105,7 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_the_file() {
-        let made = file(0o644);
+        let made = file();
         let mut texts = SourceTexts::new(0);
         assert_eq!(texts.line(&at(&made, 3)).as_deref(), Some("  return 0;"));
         assert_eq!(texts.line(&at(&made, 5)), None);
@@ -125,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_file_that_changed_since_has_no_lines_and_is_named() {
-        let made = file(0o644);
+        let made = file();
         let mut texts = SourceTexts::new(1_000_000_000);
         assert_eq!(texts.line(&at(&made, 1)), None);
         assert_eq!(texts.line(&at(&made, 2)), None);
@@ -135,17 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn devices_pipes_and_secrets_of_root_are_not_read() {
+    fn devices_and_pipes_are_not_read() {
         let mut texts = SourceTexts::new(0);
         assert_eq!(texts.line("/dev/zero:1"), None);
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe.c");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
         assert_eq!(texts.line(&format!("{}:1", pipe.display())), None);
-        let secret = file(0o600);
-        let is_root = rustix::process::geteuid().is_root();
-        assert_eq!(texts.line(&at(&secret, 1)).is_none(), is_root);
         texts.left = 8;
-        assert_eq!(texts.line(&at(&file(0o644), 1)), None, "no memory is left");
+        assert_eq!(texts.line(&at(&file(), 1)), None, "no memory is left");
     }
 }

@@ -1,5 +1,7 @@
 //! Source lines and inlined functions, from debug information in the program, next to it, and where it is named.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -139,11 +141,12 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     assert!(Path::new(&program).exists());
 }
 
-/// Annotated code has the lines of its source next to it, unless the file was changed after the run.
+/// Annotated code has the lines of its source next to it, unless the caller may not read them, or they changed after the run.
 #[test]
 fn annotated_code_has_its_source() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
+    let set_mode = |mode| std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
     let [program, source] = compiled(folder.path());
     let profile = folder.path().join("profile");
     let profile = profile.to_str().unwrap();
@@ -154,6 +157,15 @@ fn annotated_code_has_its_source() {
         String::from_utf8(shown.stdout).unwrap()
     };
 
+    // Root's folder: whoever named one of its files in debug information must not read it.
+    set_mode(0o700);
+    let code = annotated();
+    assert!(
+        code.contains("lines.c:8") && !code.contains("return x /"),
+        "{code}"
+    );
+
+    set_mode(0o755);
     let code = annotated();
     let line = |text: &str| code.lines().find(|line| line.contains(text));
     let divided = line("lines.c:8  return x / (i | 1);");
