@@ -14,7 +14,7 @@ use crate::cmd::merge::MergeOptions;
 use crate::cmd::pager::Paging;
 use crate::cmd::report::read_taxonomies;
 use hbbp_analysis::diff::{Condition, Measure, Per};
-use hbbp_analysis::mix::{Axis, Filter, Query, Taxonomy, UnknownAxis, View};
+use hbbp_analysis::mix::{Axis, Dimension, Filter, Query, Taxonomy, UnknownAxis, View};
 use hbbp_model::segments::{Moment, TimeRange};
 use hbbp_output::report::DiffFormat;
 
@@ -111,6 +111,11 @@ impl DiffArgs {
         query.filters.extend(filters);
         if query.asks_source() {
             bail!("source lines move from build to build: compare by function");
+        }
+        if query.asks(Dimension::Loop) {
+            bail!(
+                "loops have their addresses in their names, which move from build to build: compare by function"
+            );
         }
         let conditions = self
             .fail_if

@@ -1,13 +1,13 @@
 //! The view of loops: figures of loops that are known, golden files, and what it refuses.
 
-use hbbp_analysis::mix::{Filter, Query, Taxonomy, Value as Figure, View};
+use hbbp_analysis::mix::{Dimension, Filter, Query, Taxonomy, Value as Figure, View};
 use hbbp_model::snapshot::Snapshot;
 use hbbp_output::report::Format;
 use hbbp_user::cmd::report::{ReportOptions, print};
 use serde_json::Value;
 
 use super::golden::check_text;
-use super::{nested, printed, program, schema};
+use super::{by, nested, printed, program, schema};
 
 /// Loops that are known, in a run with the facts of another profile.
 fn profile() -> Snapshot {
@@ -77,6 +77,42 @@ fn loops_in_text_and_for_spreadsheets() {
     );
 }
 
+/// The rows by loop are what each loop executed outside of its inner ones, and code outside of loops has a row.
+#[test]
+fn rows_by_loop_are_those_of_the_view() {
+    for profile in [profile(), program::clocked(), program::stacked()] {
+        let view = document(&profile);
+        let loops = view["loops"][0]["loops"].as_array().unwrap();
+        let amount = |it: &Value| it["amount"]["value"].as_f64().unwrap();
+        let inner = |n: usize| -> f64 {
+            let parts = loops.iter().filter(|it| it["parent"].as_u64() == Some(n as u64));
+            parts.map(amount).sum()
+        };
+        let mut expected: Vec<(String, f64)> = Vec::new();
+        for (n, it) in loops.iter().enumerate() {
+            let [header, tail] = ["header", "tail"].map(|end| it[end].as_u64().unwrap());
+            let name = format!("{} {header:x}..{tail:x}", it["function"].as_str().unwrap());
+            expected.push((name, amount(it) - inner(n)));
+        }
+        let outside = loops.iter().filter(|it| it["parent"].is_null()).map(amount);
+        let outside = view["loops"][0]["total"].as_f64().unwrap() - outside.sum::<f64>();
+        expected.push(("(none)".to_owned(), outside));
+        let rows = printed(&profile, &by(&[Dimension::Loop], Format::Json));
+        let rows: Value = serde_json::from_str(&rows).unwrap();
+        for row in rows["mix"]["rows"].as_array().unwrap() {
+            let name = row["key"][0].as_str().unwrap();
+            let found = row["total"]["amount"].as_f64().unwrap();
+            let at = expected.iter().position(|(known, _)| known == name);
+            let (_, amount) = expected.remove(at.unwrap_or_else(|| panic!("{name} is not a loop")));
+            // Samples are whole.
+            assert!((found - amount).abs() <= 1.0, "{name}: {found} of {amount}");
+        }
+        for (name, amount) in expected {
+            assert!(amount.abs() < 1.0, "{name} with {amount} has no row");
+        }
+    }
+}
+
 /// Without branch stacks, loops are those of the code, and nothing says how often they were executed.
 #[test]
 fn clock_gives_only_the_time_of_loops() {
@@ -99,7 +135,7 @@ fn cells_have_time_and_cycles_of_an_instruction() {
             Figure::Cpi,
             Figure::Ipc,
         ],
-        ..Query::by([hbbp_analysis::mix::Dimension::Function])
+        ..Query::by([Dimension::Function])
     };
     let options = ReportOptions {
         query,

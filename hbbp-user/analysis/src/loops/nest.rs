@@ -112,6 +112,17 @@ impl Loops {
         }
     }
 
+    /// Adds to the location of each instruction its innermost loop, by the function and the addresses of header and tail.
+    pub fn place(&self, map: &BlockMap, locations: &mut SourceLocations) {
+        // An inner loop comes after the one that it lies in.
+        for it in &self.loops {
+            let name = format!("{} {:x}..{:x}", it.region.function, it.header.0, it.tail.0);
+            for at in it.region.instructions(map) {
+                locations.entry(at).or_default().innermost_loop = Some(name.clone());
+            }
+        }
+    }
+
     /// The calls that are listed for the first `n` loops, by module and address.
     pub fn call_addresses(&self, n: usize) -> impl Iterator<Item = (ModuleIdx, ImageAddr)> {
         let callers = self.loops.iter().take(n).flat_map(|it| &it.callers);

@@ -35,11 +35,17 @@ dimensions! {
     Level, "level", "Lowest x86-64 level (psABI) that has the instruction: v1 to v4, or none of them.";
     Element, "element", "Type of the data elements: int8 to int512, float16 to float80, bfloat16.";
     Form, "form", "Mnemonic with the kinds of its operands, e.g. `MOV R64, M64`.";
+    Operands, "operands", "Number of explicit operands.";
+    Sizes, "sizes", "Size in bits of each operand; of memory 0 if no data is accessed, as by LEA.";
+    Access, "access", "What the instruction does with each operand: read, write, both, or none, if a condition holds or always.";
+    Immediate, "immediate", "Bits of the immediate values in the encoding.";
+    Displacement, "displacement", "Bits of the displacement in the encoding, of a memory operand or of a branch.";
     Module, "module", "The kernel, a kernel module, or a mapped file.";
     Function, "function", "Function, by the symbol that covers the instruction.";
     File, "file", "Source file, where debug information is found; else the module.";
     Line, "line", "Source line, where debug information is found; else the function.";
     Inlined, "inlined", "Function, or the function that was inlined at the instruction, by debug information.";
+    Loop, "loop", "Innermost loop, by its function and its first and last address.";
     Callee, "callee", "For calls, the function that is called, `(indirect)` where that is computed.";
     Mitigation, "mitigation", "CPU vulnerability mitigation of the kernel that the instruction belongs to.";
     Patch, "patch", "Site that the kernel patches: tracepoint, static branch or ftrace, on or off; and other NOPs.";
@@ -78,6 +84,10 @@ impl Dimension {
             Self::Source | Self::Block => DependsOn::Block,
             Self::Process | Self::Pid | Self::Command | Self::Thread | Self::Cgroup => DependsOn::Block,
             Self::File | Self::Line | Self::Inlined | Self::Callee | Self::Mitigation | Self::Patch => {
+                DependsOn::Instruction
+            }
+            Self::Loop => DependsOn::Instruction,
+            Self::Operands | Self::Sizes | Self::Access | Self::Immediate | Self::Displacement => {
                 DependsOn::Instruction
             }
         }

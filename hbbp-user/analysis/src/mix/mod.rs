@@ -6,6 +6,7 @@ mod accuracy;
 mod analysis;
 mod answer;
 mod apportion;
+mod attributes;
 mod axis;
 mod category;
 mod class;

@@ -1,9 +1,11 @@
 //! Values of the dimensions that depend on where an instruction is: its module, function, source line, process image,
 //! and what its surroundings say of it.
 
-use hbbp_decode::Decoder;
+use hbbp_decode::{Decoder, Modern};
 use iced_x86::Instruction as Decoded;
 
+use super::attributes::Attributes;
+use super::axis::NO_GROUP;
 use super::dimension::Dimension;
 use super::mitigation::mitigations;
 use super::patch::patches;
@@ -134,12 +136,11 @@ impl<'a> Sites<'a> {
         let Some(here) = &self.here else {
             return String::new();
         };
-        let source = || {
-            let location = self
-                .locations
-                .get(&(here.text.module, here.text.addr(instruction)));
-            location.filter(|_| self.asks_source)
+        let location = || {
+            let at = (here.text.module, here.text.addr(instruction));
+            self.locations.get(&at)
         };
+        let source = || location().filter(|_| self.asks_source);
         match dimension {
             Dimension::Ring => here.block.ring.to_string(),
             Dimension::Module => here.module.name.clone(),
@@ -155,6 +156,10 @@ impl<'a> Sites<'a> {
                 let file = line.map(|line| line.rsplit_once(':').map_or(line, |(file, _)| file));
                 file.unwrap_or(&here.module.name).to_owned()
             }
+            Dimension::Loop => {
+                let innermost = location().and_then(|it| it.innermost_loop.as_deref());
+                innermost.unwrap_or(NO_GROUP).to_owned()
+            }
             Dimension::Callee => self.callee(here, instruction),
             Dimension::Mitigation => here.mitigations.get(at).copied().unwrap_or("none").to_owned(),
             Dimension::Patch => here.patches.get(at).copied().unwrap_or("none").to_owned(),
@@ -168,7 +173,7 @@ impl<'a> Sites<'a> {
             Dimension::Cgroup => self.of_image(here.process, |process| self.cgroup(process)),
             Dimension::Source => here.block.method.name().to_owned(),
             Dimension::Block => format!("{}+{}", here.module.name, here.start),
-            _ => String::new(),
+            of_operands => here.of_operands(of_operands, instruction),
         }
     }
 
@@ -258,12 +263,26 @@ impl Here<'_> {
     }
 
     fn decode(&self, instruction: Instruction) -> Decoded {
+        self.decode_modern(instruction).0
+    }
+
+    /// The instruction, and what it is where it differs from that.
+    fn decode_modern(&self, instruction: Instruction) -> (Decoded, Option<Modern>) {
         let bits = self.module.kind.bits();
         let from = instruction.offset as usize;
         let bytes = self.bytes.bytes.get(from..).unwrap_or(&[]);
         let addr = self.text.addr(instruction);
-        let decoder = Decoder::try_with_ip(bits, bytes, addr.0);
-        decoder.map_or_else(|_| Decoded::new(), |mut decoder| decoder.decode())
+        match Decoder::try_with_ip(bits, bytes, addr.0) {
+            Ok(mut decoder) => (decoder.decode(), decoder.modern()),
+            Err(_) => (Decoded::new(), None),
+        }
+    }
+
+    /// The value of a dimension of operands; nothing for those of the form, and for bytes that are no instruction.
+    fn of_operands(&self, dimension: Dimension, instruction: Instruction) -> String {
+        let (decoded, modern) = self.decode_modern(instruction);
+        let value = Attributes::new(&decoded, modern).value(dimension);
+        value.filter(|_| !decoded.is_invalid()).unwrap_or_default()
     }
 
     /// The bytes of the text before the block.

@@ -86,6 +86,7 @@ impl<'a> SourceLines<'a> {
         Some(SourceLocation {
             line: innermost.location.and_then(|location| shown(&location)),
             function: name,
+            innermost_loop: None,
         })
     }
 
@@ -94,7 +95,7 @@ impl<'a> SourceLines<'a> {
         let location = lines.context.find_location(linked).ok()??;
         Some(SourceLocation {
             line: shown(&location),
-            function: None,
+            ..SourceLocation::default()
         })
     }
 

@@ -7,7 +7,9 @@ use crate::cmd::diff::estimated_runs;
 use crate::cmd::locations::read_locations;
 use crate::cmd::session::DRAIN_EVERY;
 use hbbp_analysis::loops::{Loops, loops};
-use hbbp_analysis::mix::{Estimated, Mix, MixOverTime, OverTime, Query, Requirement, Verdict, sum};
+use hbbp_analysis::mix::{
+    Dimension, Estimated, Mix, MixOverTime, OverTime, Query, Requirement, Verdict, sum,
+};
 use hbbp_estimate::Rule;
 use hbbp_model::snapshot::{Snapshot, SourceLocations};
 use hbbp_output::report::{Format, Overview};
@@ -26,12 +28,17 @@ impl<'a> Profile<'a> {
     pub(super) fn new(runs: &'a [Snapshot], rule: &Rule, options: &ReportOptions) -> Self {
         let estimated = estimated_runs(runs, rule);
         let asks_source = options.asks(Query::asks_source);
+        let asks_loops = options.asks(|query| query.asks(Dimension::Loop));
         let of_run = |(run, estimated): (&Snapshot, &Estimated<'_>)| {
-            if asks_source {
+            let (mut locations, notes) = if asks_source {
                 read_locations(run, estimated, &options.debug_files)
             } else {
                 Default::default()
+            };
+            if asks_loops {
+                loops(estimated).place(estimated.map(), &mut locations);
             }
+            (locations, notes)
         };
         let (locations, notes) = runs.iter().zip(&estimated).map(of_run).unzip();
         Self {

@@ -67,7 +67,7 @@ fn found(text: &str) -> Result<(u32, u64, f64), String> {
     let mut locations = SourceLocations::new();
     let line = SourceLocation {
         line: Some("/src/lib/x.c:12".to_owned()),
-        function: None,
+        ..SourceLocation::default()
     };
     locations.insert((ModuleIdx(0), ImageAddr(0x1014)), line);
     let query = text.parse().unwrap();
