@@ -62,7 +62,7 @@ use report::{Quality, ReportOptions};
 pub enum Job {
     /// Record and report at once; also save the profile if a path is given.
     Direct(RecordOptions, ReportOptions, Option<PathBuf>),
-    /// Record basic block vectors and save them.
+    /// Record basic block vectors, and save them or print their totals.
     Bbv(bbv::BbvOptions),
     /// Record and save the profile.
     Record(RecordOptions, PathBuf),
@@ -117,7 +117,7 @@ pub struct Done {
 pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
     match job {
         Job::Direct(record, report, output) => direct(record, report, output.as_deref(), out),
-        Job::Bbv(options) => record_vectors(options),
+        Job::Bbv(options) => record_vectors(options, out),
         Job::Record(record, path) => {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
@@ -176,11 +176,11 @@ fn save_import(input: &ImportOptions, path: &Path, out: &mut dyn Write) -> anyho
     })
 }
 
-/// Records basic block vectors and saves them.
-fn record_vectors(options: &bbv::BbvOptions) -> anyhow::Result<Done> {
+/// Records basic block vectors, and saves them or prints their totals.
+fn record_vectors(options: &bbv::BbvOptions, out: &mut dyn Write) -> anyhow::Result<Done> {
     options.check_output()?;
     let mut recorded = record::record(&options.record)?;
-    let warnings = bbv::save(options, &mut recorded)?;
+    let warnings = bbv::save(options, &mut recorded, out)?;
     Ok(Done {
         warnings,
         ..end(recorded)?

@@ -128,6 +128,106 @@ fn threads_have_vectors_of_their_own_that_sum_to_the_process() {
     }
 }
 
+/// Names as exp-bbv's options have them: each process has its vectors and the addresses of its blocks.
+#[test]
+fn processes_have_files_of_their_own_where_asked() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = threaded(folder.path());
+    let both = format!(
+        "echo $$ > {0}/shell; {program} & echo $! > {0}/first; {program}; wait",
+        folder.path().display()
+    );
+    let vectors = format!("{}/%q{{HBBP_TEST_RUN}}.%p", folder.path().display());
+    let places = format!("{}/pc.%p", folder.path().display());
+    let mut command = super::program(&["bbv", "--per-thread", "--event", "cpu-clock"]);
+    command.args([
+        "--interval-size",
+        "20000000",
+        "--bb-out-file",
+        &vectors,
+        "--pc-out-file",
+        &places,
+    ]);
+    command.args(["--", "sh", "-c", &both]).env("HBBP_TEST_RUN", "bb");
+    let output = command.stderr(Stdio::piped()).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+
+    let text = |name: String| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let first = text("first".to_owned());
+    let first = first.trim();
+    let names = |beginning: &str| {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(beginning)).count()
+    };
+    // Two threads of each of two processes, and the shell, if it has a sample.
+    assert!((4..=5).contains(&names("bb.")), "{}", names("bb."));
+    assert!((2..=3).contains(&names("pc.")));
+    assert!(
+        !folder.path().join("blocks.csv").exists(),
+        "no directory was named"
+    );
+    let vectors = [text(format!("bb.{first}")), text(format!("bb.{first}.2"))];
+    for (n, text) in vectors.iter().enumerate() {
+        assert!(text.contains(&format!(" ({first}), thread ")), "{n}: {text}");
+    }
+    // The ids of a process's vectors are those of its blocks.
+    let places: Vec<String> = text(format!("pc.{first}"))
+        .lines()
+        .map(|line| line.split(':').nth(1).unwrap().to_owned())
+        .collect();
+    let ids = vectors
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter(|line| line.contains("T:"));
+    let ids = ids.flat_map(|line| {
+        line.split_whitespace()
+            .map(|pair| pair.split(':').nth(1).unwrap())
+    });
+    let mut n = 0;
+    for id in ids {
+        assert!(places.iter().any(|place| place == id), "{id} of {places:?}");
+        n += 1;
+    }
+    assert!(10 < n, "{n} values");
+}
+
+/// Totals of threads are printed, and no file is made.
+#[test]
+fn totals_alone_are_printed() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = threaded(folder.path());
+    let before = std::fs::read_dir(folder.path()).unwrap().count();
+    let mut command = super::program(&[
+        "bbv",
+        "--per-thread",
+        "--instr-count-only",
+        "--event",
+        "cpu-clock",
+    ]);
+    command
+        .args(["--interval-size", "20000000", "--", &program])
+        .current_dir(folder.path());
+    let output = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches("#   Total instructions: ").count(), 2, "{text}");
+    assert_eq!(
+        text.matches("#   Total fldcw instructions: 0, in units of time")
+            .count(),
+        2,
+        "{text}"
+    );
+    assert!(!text.contains("T:"), "{text}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), before);
+}
+
 #[test]
 fn intervals_of_the_whole_system_are_of_all_threads_together() {
     let Some(_kernel) = kernel() else { return };

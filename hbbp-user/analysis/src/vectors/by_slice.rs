@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use iced_x86::Mnemonic;
+
 use super::places::Places;
 use crate::mix::{Estimated, function};
-use hbbp_code::blocks::BlockId;
+use hbbp_code::blocks::{BlockId, Form};
 use hbbp_code::locate::TextIdx;
 use hbbp_estimate::{Rule, Unit};
 use hbbp_model::addr::Ring;
@@ -13,17 +15,21 @@ use hbbp_model::snapshot::{Event, EventUnit, Process, Snapshot};
 
 /// An executed basic block.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Block {
+pub(crate) struct Block {
     /// Module that it belongs to.
-    pub module: String,
+    pub(crate) module: String,
     /// Address of its first instruction in that module.
-    pub address: u64,
+    pub(crate) address: u64,
     /// Function that covers it; empty if none is known.
-    pub function: String,
+    pub(crate) function: String,
     /// Its ring.
-    pub ring: Ring,
+    pub(crate) ring: Ring,
     /// Its instructions.
-    pub instructions: u32,
+    pub(crate) instructions: u32,
+    /// String instructions with a repeat prefix among them.
+    pub(crate) repeated: u32,
+    /// FLDCW among them.
+    pub(crate) fldcw: u32,
 }
 
 /// Whose vectors they are.
@@ -31,6 +37,8 @@ pub struct Block {
 pub struct Thread {
     /// Command name of the process, with process and thread id; empty for all that was measured.
     pub name: String,
+    /// Process id; 0 for all that was measured.
+    pub tgid: u32,
     /// Slices, the last and incomplete one included.
     pub slices: u32,
 }
@@ -54,22 +62,22 @@ pub struct Vectors<'a> {
     /// Complete slices without code, of all threads: none of their samples arrived. Files have no line for them.
     pub empty: u64,
     /// Events whose samples did not all arrive. Clocks are left out: idle CPUs miss theirs.
-    pub missing: Vec<Missing>,
+    pub(crate) missing: Vec<Missing>,
 }
 
 /// Samples of an event that did not arrive: what they represent is in no vector.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Missing {
+pub(crate) struct Missing {
     /// Name of the event.
-    pub event: String,
+    pub(crate) event: String,
     /// Samples that its counters say were due.
-    pub due: u64,
+    pub(crate) due: u64,
     /// Of them, those that did not arrive.
-    pub samples: u64,
+    pub(crate) samples: u64,
 }
 
 /// The vector of one slice: for each block, by its index, instructions executed; the indexes ascend.
-pub type Vector = [(u32, f64)];
+pub(crate) type Vector = [(u32, f64)];
 
 /// Makes the vectors of a snapshot and the slices of the same run, of code of these rings.
 pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: Rings) -> Vectors<'a> {
@@ -77,15 +85,17 @@ pub fn vectors<'a>(snapshot: &Snapshot, slices: &'a Slices, rule: &Rule, rings: 
     let places = Places::new(&estimated, slices, rings);
     let [shared, outside, unshared] = places.sums();
     let mut names = HashMap::new();
+    let counted = counted_forms(&estimated.map.forms);
     let blocks = places
         .blocks()
         .iter()
-        .map(|id| describe(&estimated, *id, &mut names));
+        .map(|id| describe(&estimated, *id, &counted, &mut names));
     let mut threads: Vec<Thread> = slices
         .owners()
         .iter()
         .map(|owner| Thread {
             name: name(snapshot, *owner),
+            tgid: owner.tgid,
             slices: 0,
         })
         .collect();
@@ -212,13 +222,46 @@ impl Vectors<'_> {
     }
 }
 
+/// Instructions that exp-bbv has totals of, as tracers and the Pentium 4 count them differently.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum CountedForm {
+    /// A string instruction with a repeat prefix, which hardware counts once for all iterations.
+    Repeated,
+    /// FLDCW, which the Pentium 4 counts twice.
+    Fldcw,
+}
+
+/// By the index of the form, which instruction of those it is.
+fn counted_forms(forms: &[Form]) -> Vec<Option<CountedForm>> {
+    let counted = |form: &Form| {
+        let decoded = form.decoded()?;
+        let repeats = decoded.has_rep_prefix() || decoded.has_repne_prefix();
+        match decoded.mnemonic() {
+            Mnemonic::Fldcw => Some(CountedForm::Fldcw),
+            _ if repeats && decoded.is_string_instruction() => Some(CountedForm::Repeated),
+            _ => None,
+        }
+    };
+    forms.iter().map(counted).collect()
+}
+
 /// What is known of a block; names of functions are looked up once for each text and address.
-fn describe(estimated: &Estimated<'_>, id: BlockId, modules: &mut HashMap<TextIdx, String>) -> Block {
+fn describe(
+    estimated: &Estimated<'_>,
+    id: BlockId,
+    counted: &[Option<CountedForm>],
+    modules: &mut HashMap<TextIdx, String>,
+) -> Block {
     let text = estimated.map.text(id.text);
     let module = text.and_then(|text| estimated.snapshot.modules.get(text.module.0 as usize));
     let range = text.map_or(0..0, |text| text.block(id.block));
     let address = text.and_then(|text| Some(text.addr(*text.instructions(range.clone()).first()?)));
     let name = || module.map_or_else(String::new, |module| module.name.clone());
+    let n_of = |wanted: CountedForm| {
+        let instructions = estimated.map.instructions(id).iter();
+        let counted = instructions.filter_map(|it| *counted.get(usize::from(it.form.0))?);
+        u32::try_from(counted.filter(|form| *form == wanted).count()).unwrap_or(u32::MAX)
+    };
     Block {
         module: modules.entry(id.text).or_insert_with(name).clone(),
         address: address.map_or(0, |address| address.0),
@@ -232,6 +275,8 @@ fn describe(estimated: &Estimated<'_>, id: BlockId, modules: &mut HashMap<TextId
             Ring::User
         },
         instructions: range.end.saturating_sub(range.start),
+        repeated: n_of(CountedForm::Repeated),
+        fldcw: n_of(CountedForm::Fldcw),
     }
 }
 

@@ -53,63 +53,108 @@ impl Ids {
     }
 }
 
-/// The vectors of one thread, with advice in these words. Returns how many there are.
+/// What one thread executed in all its intervals together, the incomplete one included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Totals {
+    /// Complete intervals with code.
+    intervals: u32,
+    instructions: f64,
+    /// String instructions with a repeat prefix, all iterations of one as one.
+    repeated: f64,
+    fldcw: f64,
+}
+
+impl Totals {
+    fn add(&mut self, vectors: &Vectors<'_>, vector: &Vector) {
+        for (block, value) in vector {
+            self.instructions += value;
+            let Some(block) = vectors.blocks().get(*block as usize) else {
+                continue;
+            };
+            let executions = value / f64::from(block.instructions.max(1));
+            self.repeated += executions * f64::from(block.repeated);
+            self.fldcw += executions * f64::from(block.fldcw);
+        }
+    }
+
+    /// The comments that exp-bbv has at the end of a file.
+    fn write(&self, vectors: &Vectors<'_>, thread: u32, length: u64, out: &mut dyn Write) -> io::Result<()> {
+        let name = vectors.threads().get(thread as usize);
+        let name = name
+            .map(|about| about.name.as_str())
+            .filter(|name| !name.is_empty());
+        let unit = what(vectors.unit);
+        writeln!(
+            out,
+            "# Thread {}: {}",
+            thread + 1,
+            name.unwrap_or("all that was measured")
+        )?;
+        writeln!(
+            out,
+            "#   Total intervals: {} (Interval Size {length}{unit})",
+            self.intervals
+        )?;
+        writeln!(out, "#   Total instructions: {:.0}{unit}", self.instructions)?;
+        writeln!(
+            out,
+            "#   Unique reps: {:.0}{unit} (no counter has their iterations)",
+            self.repeated
+        )?;
+        writeln!(out, "#   Total fldcw instructions: {:.0}{unit}", self.fldcw)
+    }
+}
+
+/// The vectors of one thread and their totals, with advice in these words. `length` is that of an interval.
 pub fn write_vectors(
     vectors: &Vectors<'_>,
     ids: &Ids,
     thread: u32,
     length: u64,
-    instructions_only: bool,
     wording: Wording,
     out: &mut dyn Write,
-) -> io::Result<u32> {
-    let about = vectors.threads().get(thread as usize);
+) -> io::Result<()> {
     let last = vectors.whole_slices(thread);
-    let (mut total, mut n, mut written) = (0.0, 0_u32, Ok(()));
+    let (mut totals, mut written) = (Totals::default(), Ok(()));
     vectors.each_of(thread, |slice, vector| {
-        if written.is_err() {
+        if written.is_err() || vector.is_empty() {
             return;
         }
-        total += vector.iter().map(|(_, value)| value).sum::<f64>();
-        n += u32::from(slice < last && !vector.is_empty());
-        if !instructions_only && !vector.is_empty() {
-            let start = if slice < last { "T" } else { "#T" };
-            written = write_line(start, ids, vector, out);
-        }
+        totals.add(vectors, vector);
+        totals.intervals += u32::from(slice < last);
+        let start = if slice < last { "T" } else { "#T" };
+        written = write_line(start, ids, vector, out);
     });
     written?;
-    let about = about.map_or("", |about| about.name.as_str());
+    writeln!(out)?;
+    totals.write(vectors, thread, length, out)?;
     writeln!(
         out,
-        "\n# Thread {}: {}",
-        thread + 1,
-        if about.is_empty() {
-            "all that was measured"
-        } else {
-            about
-        }
+        "#   The line that begins with #T is the last interval, which is not complete"
     )?;
     writeln!(
         out,
-        "#   Total intervals: {n} (Interval Size {length}{})",
-        what(vectors.unit)
+        "#   Chance leaves a variance of {:.6e} in vectors divided by their sums, of all blocks together",
+        vectors.chance(thread)
     )?;
-    writeln!(out, "#   Total instructions: {total:.0}{}", what(vectors.unit))?;
-    if !instructions_only {
-        writeln!(
-            out,
-            "#   The line that begins with #T is the last interval, which is not complete"
-        )?;
-        writeln!(
-            out,
-            "#   Chance leaves a variance of {:.6e} in vectors divided by their sums, of all blocks together",
-            vectors.chance(thread)
-        )?;
-    }
     for sentence in sentences(vectors, wording) {
         writeln!(out, "#   {sentence}")?;
     }
-    Ok(n)
+    Ok(())
+}
+
+/// The totals of each thread alone. `length` is that of an interval.
+pub fn write_totals(vectors: &Vectors<'_>, length: u64, out: &mut dyn Write) -> io::Result<()> {
+    for thread in 0..u32::try_from(vectors.threads().len()).unwrap_or(u32::MAX) {
+        let last = vectors.whole_slices(thread);
+        let mut totals = Totals::default();
+        vectors.each_of(thread, |slice, vector| {
+            totals.add(vectors, vector);
+            totals.intervals += u32::from(slice < last && !vector.is_empty());
+        });
+        totals.write(vectors, thread, length, out)?;
+    }
+    Ok(())
 }
 
 /// One vector, in exp-bbv's spacing. Values below one half are left out.
@@ -204,9 +249,26 @@ pub fn sentences(vectors: &Vectors<'_>, wording: Wording) -> Vec<String> {
 /// Missing samples that need no cause: each counter of a thread ends in the middle of a period.
 const MANY: u64 = 100;
 
-/// Address and function of each block.
-pub fn write_places(vectors: &Vectors<'_>, ids: &Ids, out: &mut dyn Write) -> io::Result<()> {
-    for (id, block) in ids.blocks(vectors) {
+/// Address and function of each block that one of these threads executed.
+pub fn write_places(
+    vectors: &Vectors<'_>,
+    ids: &Ids,
+    threads: &[u32],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut executed = vec![false; vectors.blocks().len()];
+    for thread in threads {
+        vectors.each_of(*thread, |_, vector| {
+            for (block, _) in vector {
+                if let Some(executed) = executed.get_mut(*block as usize) {
+                    *executed = true;
+                }
+            }
+        });
+    }
+    let ours = |block: u32| executed.get(block as usize).copied().unwrap_or(false);
+    let blocks = ids.order.iter().zip(ids.blocks(vectors));
+    for (_, (id, block)) in blocks.filter(|(block, _)| ours(**block)) {
         writeln!(out, "F:{id}:{:x}:{}", block.address, harmless(&block.function))?;
     }
     Ok(())

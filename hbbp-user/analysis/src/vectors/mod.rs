@@ -18,7 +18,7 @@ mod places;
 pub mod plot;
 pub mod simpoint;
 
-pub use by_slice::{Block, Missing, Thread, Vector, Vectors, vectors};
+pub use by_slice::{Thread, Vectors, vectors};
 
 #[cfg(test)]
 mod tests;

@@ -170,9 +170,43 @@ fn thread_vectors_sum_to_the_process() {
 
     let mut text = Vec::new();
     let ids = lines::Ids::new(&vectors);
-    lines::write_vectors(&vectors, &ids, 0, 30_000, false, |_| "", &mut text).unwrap();
+    lines::write_vectors(&vectors, &ids, 0, 30_000, |_| "", &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("T:1:30000   \n#T:1:10000   \n"), "{text}");
+
+    // The kernel's block has the second id, and only the second thread executed it.
+    let places = |threads: &[u32]| {
+        let mut text = Vec::new();
+        lines::write_places(&vectors, &ids, threads, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    assert_eq!(places(&[0]), "F:1:401000:\n");
+    assert_eq!(places(&[0, 1]).lines().count(), 2);
+    assert_eq!(places(&[]), "");
+}
+
+/// Repeated string instructions and FLDCW have totals, as exp-bbv has: half of a block of two instructions each.
+#[test]
+fn instructions_that_are_counted_differently_have_totals() {
+    // With `jmp .`: `rep movsb`, `fldcw (%rax)`, and `movsw`, which does not repeat.
+    for (code, reps, fldcw) in [
+        ([0xf3, 0xa4, 0xeb, 0xfc], 15_000, 0),
+        ([0xd9, 0x28, 0xeb, 0xfc], 0, 15_000),
+        ([0x66, 0xa5, 0xeb, 0xfc], 0, 0),
+    ] {
+        let (mut snapshot, slices) = run(&[(USER, 7, 0, 20), (USER, 7, 1, 10)]);
+        snapshot.text[1].bytes = code.to_vec();
+        let vectors = vectors(&snapshot, &slices, &rule(), BOTH);
+        let mut text = Vec::new();
+        lines::write_totals(&vectors, 30_000, &mut text).unwrap();
+        let expected = format!(
+            "# Thread 1: two (7), thread 7\n#   Total intervals: 1 (Interval Size 30000)\n\
+             #   Total instructions: 30000\n\
+             #   Unique reps: {reps} (no counter has their iterations)\n\
+             #   Total fldcw instructions: {fldcw}\n"
+        );
+        assert_eq!(String::from_utf8(text).unwrap(), expected, "{code:x?}");
+    }
 }
 
 #[test]
