@@ -141,14 +141,24 @@ impl ReportArgs {
                 [none] if none == "none" => Vec::new(),
                 columns => axes(columns)?,
             },
-            values: if self.values.is_empty() {
-                usual.values
-            } else {
-                self.values.clone()
-            },
+            values: self.values_of(usual.values),
             filters,
             sort: self.sort.clone().unwrap_or_default(),
         })
+    }
+
+    /// The figures of a table that usually has these: whatever rows are sorted by is shown.
+    fn values_of(&self, usual: Vec<Value>) -> Vec<Value> {
+        let mut values = match self.values.as_slice() {
+            [] => usual,
+            asked => asked.to_vec(),
+        };
+        if let Some(Sort::Value(value)) = self.sort
+            && !values.contains(&value)
+        {
+            values.push(value);
+        }
+        values
     }
 
     /// The view, with the requested changes.
@@ -161,8 +171,9 @@ impl ReportArgs {
         Ok(view.map(|mut view| {
             for table in view.tables.iter_mut().chain(&mut view.beside) {
                 table.query.filters.extend(query.filters.iter().cloned());
-                if !self.values.is_empty() {
-                    table.query.values.clone_from(&query.values);
+                table.query.values = self.values_of(std::mem::take(&mut table.query.values));
+                if let Some(sort) = &self.sort {
+                    table.query.sort = sort.clone();
                 }
                 if let Some(Top(top)) = self.top {
                     table.top = top;

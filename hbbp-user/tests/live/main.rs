@@ -25,6 +25,7 @@ mod names;
 mod overwritten;
 mod patched;
 mod processes;
+mod roles;
 mod run;
 mod tasks;
 mod text;

@@ -16,6 +16,7 @@ mod roles;
 mod saved;
 mod schema;
 mod screen;
+mod shown;
 mod strict;
 mod sums;
 mod wrong;

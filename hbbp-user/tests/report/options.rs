@@ -158,3 +158,22 @@ fn formats_that_cannot_be_printed_are_refused() {
         );
     }
 }
+
+/// On a terminal of 80 columns `-h` has at most 32 lines, or three fifths of those of `--help`, which has everything.
+#[test]
+fn short_help_is_short() {
+    const FEW: usize = 32;
+
+    let mut cli = Cli::command().term_width(80);
+    cli.build();
+    let mut commands = vec![cli];
+    while let Some(mut command) = commands.pop() {
+        let short = command.render_help().to_string().lines().count();
+        let long = command.render_long_help().to_string().lines().count();
+        let name = command.get_name();
+        assert!(short <= FEW.max(long * 3 / 5), "{name}: {short} lines of {long}");
+        // The command `help` repeats the names of all.
+        let below = command.get_subcommands().filter(|it| it.get_name() != "help");
+        commands.extend(below.cloned());
+    }
+}

@@ -80,17 +80,23 @@ pub struct Mix {
 pub(crate) type WholeSamples = Vec<Vec<u64>>;
 
 impl Cell {
-    /// A figure as a number to sort by.
+    /// A figure as a number to sort by; cells without it come last.
     pub(crate) fn figure(&self, value: Value) -> f64 {
-        match value {
+        let figure = match value {
             Value::Executions | Value::Share | Value::Rate => self.amount,
             Value::Samples => self.samples,
             Value::Bytes => self.bytes as f64,
             Value::Blocks => self.blocks as f64,
             Value::Flops => self.flops,
             Value::Time | Value::TimeShare => self.time.map_or(0.0, |time| time.value),
-            Value::Cpi => self.cpi().map_or(0.0, |cpi| cpi.value),
-            Value::Ipc => self.cpi().map_or(0.0, |cpi| 1.0 / cpi.value),
+            Value::Cpi => self.cpi().map_or(f64::INFINITY, |cpi| cpi.value),
+            Value::Ipc => self.cpi().map_or(f64::INFINITY, |cpi| 1.0 / cpi.value),
+        };
+        // Executions without any time have no quotient.
+        if figure.is_finite() {
+            figure
+        } else {
+            f64::NEG_INFINITY
         }
     }
 }
