@@ -54,11 +54,7 @@ pub(super) async fn measure(
     progress: Option<Progress>,
 ) -> anyhow::Result<Pause> {
     let start = Instant::now();
-    let mut schedule = planned(session, start);
-    schedule.once(
-        Task::End,
-        duration.and_then(|duration| start.checked_add(duration)),
-    );
+    let mut schedule = planned(session, start, duration);
     let text_events = text_events(session)?;
     let half_full = session.collector.half_full();
     let (mut shares, drains) = (FIRST_SHARES, session.drain_every() * session.pace());
@@ -116,8 +112,12 @@ pub(super) async fn measure(
 }
 
 /// What a measurement does again and again, or at first. Where a budget asks for it, some of it comes less often.
-fn planned(session: &Session, start: Instant) -> Schedule {
+fn planned(session: &Session, start: Instant, duration: Option<Duration>) -> Schedule {
     let mut schedule = Schedule::default();
+    schedule.once(
+        Task::End,
+        duration.and_then(|duration| start.checked_add(duration)),
+    );
     let pace = session.pace();
     schedule.repeat(Task::Drain, start, session.drain_every() * pace);
     schedule.repeat(Task::ReadRecords, start, SIDEBAND_EVERY * pace);

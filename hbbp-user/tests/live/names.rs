@@ -3,7 +3,6 @@
 //! Two functions share the time of each program: `hot_mul` multiplies, and `hot_rot` rotates half as often or less.
 
 mod compiled;
-mod turns;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

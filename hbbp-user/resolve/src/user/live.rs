@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::proc_scan::{Scanned, read_process};
 use super::space::{Origin, UserSpace};
-use crate::clock::now;
 use hbbp_model::record::{Record, Timed};
 use hbbp_model::snapshot::{Loss, Losses};
 
@@ -52,12 +51,6 @@ impl UserSpace {
         if let Record::Mmap(mmap) = &timed.record {
             self.open_early(mmap);
             is_patched = self.index.is_mapped_again(mmap, timed.time);
-            if self.index.is_replacing(mmap, timed.time)
-                && let Origin::Live(live) = &mut self.origin
-            {
-                // The sooner the first turn is followed by a drain, the fewer counts are without their time.
-                is_patched |= live.note_turn(mmap.pid, timed.time);
-            }
         }
         if let Record::Comm { pid, exec: true, .. } = timed.record {
             self.cgroups.read_at_exec(pid, timed.time);
@@ -77,12 +70,6 @@ impl UserSpace {
     pub(crate) fn take_patched(&mut self) -> bool {
         let live = self.live_processes();
         live.is_some_and(|live| std::mem::take(&mut live.is_patched))
-    }
-
-    /// The processes in which mappings take turns at one address, now.
-    pub(crate) fn turning(&mut self) -> Vec<u32> {
-        let live = self.live_processes();
-        live.map_or_else(Vec::new, |live| live.turning(now()).collect())
     }
 
     /// Begins a drain of this time, to the end of which all records have been taken.
