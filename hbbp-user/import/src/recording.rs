@@ -16,7 +16,7 @@ use super::stream_cost::FindText;
 use super::{Header, ImportError, Sample, TextModules};
 use hbbp_model::record::Timed;
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::snapshot::{Event, EventIdx, Interval, Loss, Losses, ProcessIdx, Run};
+use hbbp_model::snapshot::{Event, EventIdx, HostFacts, Interval, Loss, Losses, ProcessIdx, Run};
 
 /// The files of a recording, each open at its start.
 #[derive(Debug)]
@@ -112,11 +112,13 @@ impl<F: Read + Seek> Recording<F> {
         losses.add(Loss::SidebandUnread, sideband.unread);
         losses.add(Loss::SampleUnread, sideband.unread_samples);
         let run = Run {
-            host: header.host.clone(),
-            cpu_model: header.cpu.clone(),
-            kernel_release: header.os_release.clone(),
-            kernel_build_id: build_ids.get("[kernel.kallsyms]").cloned().unwrap_or_default(),
-            n_cpus: header.n_cpus,
+            host: HostFacts {
+                name: header.host.clone(),
+                cpu_model: header.cpu.clone(),
+                kernel_release: header.os_release.clone(),
+                kernel_build_id: build_ids.get("[kernel.kallsyms]").cloned().unwrap_or_default(),
+                n_cpus: header.n_cpus,
+            },
             duration: end.saturating_sub(start),
             notes: notes(header, &sideband),
             ..Run::default()

@@ -266,10 +266,10 @@ fn notes(a: &[&Snapshot], b: &[&Snapshot]) -> Vec<String> {
     compare(
         "processors",
         "what changed may be the choice of code by processor features",
-        |run| &run.run.cpu_model,
+        |run| &run.run.host.cpu_model,
     );
     compare("kernels", "their functions are matched by name", |run| {
-        &run.run.kernel_release
+        &run.run.host.kernel_release
     });
     compare("measurements", "their loads may differ", |run| &run.run.scope);
     notes

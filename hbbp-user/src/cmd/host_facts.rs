@@ -2,7 +2,7 @@
 
 use hbbp_collect::cpu_list;
 use hbbp_elf::build_id::read_kernel_build_id;
-use hbbp_model::snapshot::Run;
+use hbbp_model::snapshot::{HostFacts, Run};
 
 /// Run facts that are known before the start.
 pub(super) fn facts(scope: String) -> Run {
@@ -15,15 +15,18 @@ pub(super) fn facts(scope: String) -> Run {
     let model = cpus
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    Run {
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        host: read("/proc/sys/kernel/hostname"),
+    let host = HostFacts {
+        name: read("/proc/sys/kernel/hostname"),
         cpu_model: model
             .map(|(_, model)| model.trim().to_owned())
             .unwrap_or_default(),
         kernel_release: read("/proc/sys/kernel/osrelease"),
         kernel_build_id: read_kernel_build_id(),
         n_cpus: read_n_cpus(),
+    };
+    Run {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        host,
         scope,
         ..Run::default()
     }

@@ -94,7 +94,7 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
     let progress = Progress::reading(n_passes * len);
     let at_byte = &mut |byte| progress.at_byte(byte);
     let recording = Recording::read(input.files, at_byte)?;
-    let build_id = &recording.run.kernel_build_id;
+    let build_id = &recording.run.host.kernel_build_id;
     let kernel = open_recorded_kernel(&input.kernel, &recording.records, build_id).map_err(Error::msg)?;
     let mut resolver = Resolver::recorded(kernel, &recording.records, files(&recording, &options.places));
     let bounds = resolver.recorded_bounds(recording.span.0, recording.span.1);
@@ -122,7 +122,7 @@ fn read(input: Input, options: &ImportOptions) -> anyhow::Result<Snapshot> {
 /// The files of a recording, as far as they are known.
 fn files<F: Read + Seek>(recording: &Recording<F>, places: &Places) -> RecordedFiles {
     let places = Places {
-        host: Host::named(&recording.run.host),
+        host: Host::named(&recording.run.host.name),
         ..places.clone()
     };
     let is_mapped = !recording.records.is_empty();

@@ -74,10 +74,10 @@ fn open(snapshot: &Snapshot, kernel: ModuleIdx, named: &[PathBuf]) -> Option<Vml
         ..ImageMarks::default()
     };
     // Without a build id no file is known to be the image.
-    if run.kernel_build_id.is_empty() {
+    if run.host.kernel_build_id.is_empty() {
         return None;
     }
     let mut named = named.iter();
-    let found = named.find_map(|path| open_vmlinux_at(path, &run.kernel_build_id, &marks).ok());
-    found.or_else(|| find_vmlinux(&run.kernel_release, &run.kernel_build_id, &marks).ok())
+    let found = named.find_map(|path| open_vmlinux_at(path, &run.host.kernel_build_id, &marks).ok());
+    found.or_else(|| find_vmlinux(&run.host.kernel_release, &run.host.kernel_build_id, &marks).ok())
 }

@@ -63,9 +63,9 @@ pub(super) fn check_one_unit<'a>(
         match &first {
             Some((other, of_other)) if !counted.adds_to(of_other) => bail!(
                 "runs of different units have no sum: {} has {}, {} has {}; take runs of one unit, as with --since and --until",
-                harmless(&other.host),
+                harmless(&other.host.name),
                 of_other.in_words(),
-                harmless(&run.host),
+                harmless(&run.host.name),
                 counted.in_words()
             ),
             // The first one with samples decides.
@@ -80,11 +80,14 @@ pub(super) fn check_one_unit<'a>(
 mod tests {
     use super::*;
     use hbbp_estimate::Unit;
-    use hbbp_model::snapshot::EventIdx;
+    use hbbp_model::snapshot::{EventIdx, HostFacts};
 
     fn run(unit: EventUnit) -> Run {
         Run {
-            host: format!("{unit:?}"),
+            host: HostFacts {
+                name: format!("{unit:?}"),
+                ..HostFacts::default()
+            },
             events: vec![Event {
                 unit,
                 ..Event::default()

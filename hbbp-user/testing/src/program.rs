@@ -12,9 +12,9 @@
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::Counter;
 use hbbp_model::snapshot::{
-    BranchCount, CgroupIdx, ClassCount, Event, EventIdx, EventUnit, InstructionClass, Interval, IpCount,
-    KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Period, Process, ProcessIdx, Run,
-    Snapshot, StreamCount, Symbol, Text, Thread, Turns,
+    BranchCount, CgroupIdx, ClassCount, Event, EventIdx, EventUnit, HostFacts, InstructionClass, Interval,
+    IpCount, KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, OwnCost, Period,
+    Process, ProcessIdx, Run, Snapshot, StreamCount, Symbol, Text, Thread, Turns,
 };
 
 /// Where the kernel function is.
@@ -226,11 +226,13 @@ fn measured_by(event: Event) -> Snapshot {
     Snapshot {
         run: Run {
             tool_version: "0.1.0".to_owned(),
-            host: "myriad".to_owned(),
-            cpu_model: "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz".to_owned(),
-            kernel_release: "6.1.0-13-amd64".to_owned(),
-            kernel_build_id: vec![0x5a; 20],
-            n_cpus: 2,
+            host: HostFacts {
+                name: "myriad".to_owned(),
+                cpu_model: "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz".to_owned(),
+                kernel_release: "6.1.0-13-amd64".to_owned(),
+                kernel_build_id: vec![0x5a; 20],
+                n_cpus: 2,
+            },
             started: 1_795_151_621_000_000_000,
             duration: 1_000_000_000,
             scope: "the whole system".to_owned(),
@@ -240,10 +242,11 @@ fn measured_by(event: Event) -> Snapshot {
             notes: Vec::new(),
             unmeasured: Default::default(),
             without_executions: String::new(),
-            own_cpu: 3_000_000,
-            own_memory: 24_500_000,
-            own_sampling: 0,
-            budget: None,
+            own: OwnCost {
+                cpu: 3_000_000,
+                memory: 24_500_000,
+                ..OwnCost::default()
+            },
         },
         modules: vec![
             module("[kernel]", ModuleKind::Kernel, &[(KERNEL, 8, "spin_wait")]),

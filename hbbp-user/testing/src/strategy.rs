@@ -10,9 +10,9 @@ use proptest::sample::select;
 use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::{Counter, CpuBudget, RunTime};
 use hbbp_model::snapshot::{
-    BranchCount, CgroupIdx, ChainCount, ClassCount, Event, EventIdx, EventUnit, InstructionClass, Interval,
-    IpCount, KernelTextSource, Mapping, Module, ModuleIdx, ModuleKind, Period, Process, ProcessIdx, Run,
-    Snapshot, StaticBranch, StreamCount, Symbol, Text, Thread, Turns,
+    BranchCount, CgroupIdx, ChainCount, ClassCount, Event, EventIdx, EventUnit, HostFacts, InstructionClass,
+    Interval, IpCount, KernelTextSource, Mapping, Module, ModuleIdx, ModuleKind, OwnCost, Period, Process,
+    ProcessIdx, Run, Snapshot, StaticBranch, StreamCount, Symbol, Text, Thread, Turns,
 };
 
 /// A consistent snapshot with a few rows of everything.
@@ -130,11 +130,13 @@ fn run(n_events: usize) -> impl Strategy<Value = Run> {
         .prop_map(
             |(words, numbers, kernel_text, kernel_build_id, events, notes, classes)| Run {
                 tool_version: words.0,
-                host: words.1,
-                cpu_model: words.2,
-                kernel_release: words.3,
-                kernel_build_id,
-                n_cpus: numbers.0,
+                host: HostFacts {
+                    name: words.1,
+                    cpu_model: words.2,
+                    kernel_release: words.3,
+                    kernel_build_id,
+                    n_cpus: numbers.0,
+                },
                 started: numbers.1,
                 duration: numbers.2,
                 scope: words.4,
@@ -144,17 +146,19 @@ fn run(n_events: usize) -> impl Strategy<Value = Run> {
                 without_executions: notes.concat(),
                 unmeasured: notes.iter().map(|note| (note.clone(), numbers.2)).collect(),
                 notes,
-                own_cpu: numbers.3,
-                own_memory: numbers.4,
-                own_sampling: numbers.4 ^ numbers.3,
-                budget: (numbers.0 & 1 == 1).then_some(CpuBudget {
-                    share: numbers.0,
-                    programs: if numbers.0 & 2 == 0 {
-                        RunTime::Estimated
-                    } else {
-                        RunTime::Measured
-                    },
-                }),
+                own: OwnCost {
+                    cpu: numbers.3,
+                    memory: numbers.4,
+                    sampling: numbers.4 ^ numbers.3,
+                    budget: (numbers.0 & 1 == 1).then_some(CpuBudget {
+                        share: numbers.0,
+                        programs: if numbers.0 & 2 == 0 {
+                            RunTime::Estimated
+                        } else {
+                            RunTime::Measured
+                        },
+                    }),
+                },
             },
         )
 }

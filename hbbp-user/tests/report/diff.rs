@@ -176,7 +176,7 @@ fn profiles_that_cannot_be_compared_are_refused() {
         "{calls}"
     );
     let mut other = program::retired();
-    other.run.cpu_model = "AMD EPYC".to_owned();
+    other.run.host.cpu_model = "AMD EPYC".to_owned();
     let notes = document(&program::retired(), &other, &Asked::default());
     let notes = notes["notes"].as_array().unwrap();
     assert!(
@@ -253,7 +253,7 @@ fn report_of_a_merged_profile_adds_up() {
         serde_json::from_slice(&out).unwrap()
     };
     let mut other = vectorized();
-    other.run.host = "other".to_owned();
+    other.run.host.name = "other".to_owned();
     let runs = [program::stacked(), other];
     let amount = |document: &Value, mnemonic: &str| {
         let rows = document["mix"]["rows"].as_array().unwrap();

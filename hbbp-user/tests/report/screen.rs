@@ -99,7 +99,7 @@ fn runs_of_a_profile_do_not_repeat_their_header() {
     let mut second = program::clocked();
     second.run.started += 60_000_000_000;
     let mut third = second.clone();
-    third.run.host = "other".to_owned();
+    third.run.host.name = "other".to_owned();
     let mut out = Vec::new();
     let runs = [program::clocked(), second, third];
     print_runs(&runs, &ReportOptions::default(), &mut out).unwrap();

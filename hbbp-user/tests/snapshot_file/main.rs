@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use hbbp_model::addr::{ImageAddr, Va};
 use hbbp_model::snapshot::file::{encode, parse};
 use hbbp_model::snapshot::{
-    CgroupIdx, Event, EventIdx, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind,
-    Period, Process, ProcessIdx, Run, Snapshot, StaticBranch, Symbol, Text, Thread,
+    CgroupIdx, Event, EventIdx, HostFacts, Interval, IpCount, Loss, Losses, Mapping, Module, ModuleIdx,
+    ModuleKind, Period, Process, ProcessIdx, Run, Snapshot, StaticBranch, Symbol, Text, Thread,
 };
 
 fn worker() -> Thread {
@@ -40,8 +40,11 @@ fn small() -> Snapshot {
     losses.add(Loss::CountsFull, 3);
     Snapshot {
         run: Run {
-            host: "myriad".to_owned(),
-            n_cpus: 2,
+            host: HostFacts {
+                name: "myriad".to_owned(),
+                n_cpus: 2,
+                ..HostFacts::default()
+            },
             events: vec![Event {
                 name: "cpu-clock".to_owned(),
                 period: Period::Fixed(1_000_000),

@@ -20,7 +20,7 @@ fn merge(a: &[Snapshot], b: &[Snapshot]) -> Vec<Snapshot> {
 fn run() -> impl Strategy<Value = Snapshot> {
     (strategy::snapshot(), 0..3_u64, "[ab]").prop_map(|(mut snapshot, started, host)| {
         snapshot.run.started = started;
-        snapshot.run.host = host;
+        snapshot.run.host.name = host;
         snapshot
     })
 }

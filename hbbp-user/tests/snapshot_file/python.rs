@@ -47,7 +47,7 @@ fn totals(runs: &[Snapshot]) -> Value {
         *losses.entry(loss).or_default() += n;
     }
     json!({
-        "hosts": runs.iter().map(|run| &run.run.host).collect::<Vec<_>>(),
+        "hosts": runs.iter().map(|run| &run.run.host.name).collect::<Vec<_>>(),
         "modules": modules().map(|module| &module.name).collect::<Vec<_>>(),
         "cgroups": processes().map(|(run, it)| it.cgroup.map(|at| &run.cgroups[at.0 as usize])).collect::<Vec<_>>(),
         "threads": processes().filter_map(|(_, it)| it.thread.as_ref()).map(thread).collect::<Vec<_>>(),

@@ -335,7 +335,7 @@ mod tests {
             .unwrap()
             .remove(0);
         let mut host = whole.clone();
-        host.run.host = "another".to_owned();
+        host.run.host.name = "another".to_owned();
         let mut boot = whole.clone();
         boot.run.started += 3_600 * S;
         let mut time = whole.clone();

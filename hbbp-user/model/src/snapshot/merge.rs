@@ -12,7 +12,7 @@ pub fn merged(runs: impl IntoIterator<Item = Snapshot>) -> Result<Vec<Snapshot>,
     let mut keyed = Vec::new();
     for run in runs {
         // Runs of one host that began at once are distinguished by everything that they hold.
-        let key = (run.run.started, run.run.host.clone(), encode(&run)?);
+        let key = (run.run.started, run.run.host.name.clone(), encode(&run)?);
         keyed.push((key, run));
     }
     keyed.sort_by(|(a, _), (b, _)| a.cmp(b));

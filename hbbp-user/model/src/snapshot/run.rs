@@ -10,16 +10,8 @@ use crate::addr::Ring;
 pub struct Run {
     /// Version of hbbp-sys that measured.
     pub tool_version: String,
-    /// Host name.
-    pub host: String,
-    /// CPU model name as the processor gives it.
-    pub cpu_model: String,
-    /// Kernel release (`uname -r`).
-    pub kernel_release: String,
-    /// Build id of the kernel, empty where it is unknown.
-    pub kernel_build_id: Vec<u8>,
-    /// Number of CPUs online.
-    pub n_cpus: u32,
+    /// Where it was measured.
+    pub host: HostFacts,
     /// Start of the run in ns since 1970.
     pub started: u64,
     /// Length of the run in ns.
@@ -39,16 +31,8 @@ pub struct Run {
     pub without_executions: String,
     /// The time that was not measured, in ns, according to a note; [`Self::WHOLE`] if the whole run is affected.
     pub unmeasured: BTreeMap<String, u64>,
-    /// CPU time of the tool's user half from its start until the profile was complete, in ns: loading the programs,
-    /// measuring and resolving. Saving the profile and reporting on it are not included.
-    pub own_cpu: u64,
-    /// Peak resident memory of the tool itself, in bytes.
-    pub own_memory: u64,
-    /// CPU time of the sampling itself, in ns: the programs in the kernel, the interrupts that run them, and the records of
-    /// processes. 0 where it is not known.
-    pub own_sampling: u64,
-    /// The budget that the periods were adapted to, if there was one.
-    pub budget: Option<CpuBudget>,
+    /// What the measurement itself cost.
+    pub own: OwnCost,
 }
 
 impl Run {
@@ -74,12 +58,42 @@ impl Run {
     }
 }
 
+/// The machine of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostFacts {
+    /// Host name.
+    pub name: String,
+    /// CPU model name as the processor gives it.
+    pub cpu_model: String,
+    /// Kernel release (`uname -r`).
+    pub kernel_release: String,
+    /// Build id of the kernel, empty where it is unknown.
+    pub kernel_build_id: Vec<u8>,
+    /// Number of CPUs online.
+    pub n_cpus: u32,
+}
+
+/// What a measurement takes of the machine that it measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OwnCost {
+    /// CPU time of the tool's user half from its start until the profile was complete, in ns: loading the programs,
+    /// measuring and resolving. Saving the profile and reporting on it are not included.
+    pub cpu: u64,
+    /// Peak resident memory of the tool itself, in bytes.
+    pub memory: u64,
+    /// CPU time of the sampling itself, in ns: the programs in the kernel, the interrupts that run them, and the records of
+    /// processes. 0 where it is not known.
+    pub sampling: u64,
+    /// The budget that the periods were adapted to, if there was one.
+    pub budget: Option<CpuBudget>,
+}
+
 /// The CPU time that a measurement may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CpuBudget {
     /// Parts per million of the time of all CPUs.
     pub share: u32,
-    /// Where the run time of the programs in [`Run::own_sampling`] comes from; that of interrupts and
+    /// Where the run time of the programs in [`OwnCost::sampling`] comes from; that of interrupts and
     /// records is always estimated.
     pub programs: RunTime,
 }

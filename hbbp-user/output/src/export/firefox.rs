@@ -73,7 +73,7 @@ impl Builder {
         let started = ReferenceTimestamp::from_duration_since_unix_epoch(Duration::from_nanos(run.started));
         let product = format!(
             "hbbp-sys {} ({})",
-            run.host,
+            run.host.name,
             counted.counts.assignment.unit.noun()
         );
         let interval = SamplingInterval::from_millis(1);

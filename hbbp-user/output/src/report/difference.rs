@@ -217,7 +217,7 @@ pub fn described(name: &str, runs: &[&Snapshot]) -> String {
         } else {
             format!(", {} s", seconds(run.duration, 1))
         };
-        let build_id = hex(run.kernel_build_id.get(..4).unwrap_or(&[]));
+        let build_id = hex(run.host.kernel_build_id.get(..4).unwrap_or(&[]));
         let build_id = if build_id.is_empty() {
             build_id
         } else {
@@ -225,7 +225,7 @@ pub fn described(name: &str, runs: &[&Snapshot]) -> String {
         };
         format!(
             "{}, kernel {}{build_id}, {}{time}",
-            run.host, run.kernel_release, run.cpu_model
+            run.host.name, run.host.kernel_release, run.host.cpu_model
         )
     };
     let described: Vec<String> = runs.iter().map(run).collect();

@@ -30,8 +30,8 @@ pub(super) fn facts_in_a_line(run: &Run) -> String {
         0 => String::new(),
         duration => format!(", {} s", seconds(duration, decimals)),
     };
-    let model = model_in_short(&run.cpu_model);
-    let place = [run.host.as_str(), &run.kernel_release, &model].into_iter();
+    let model = model_in_short(&run.host.cpu_model);
+    let place = [run.host.name.as_str(), &run.host.kernel_release, &model].into_iter();
     let place: Vec<&str> = place.filter(|it| !it.is_empty() && *it != "(none)").collect();
     if place.is_empty() {
         return format!("{}{time}", run.scope);
@@ -56,19 +56,19 @@ pub(super) fn facts(
     accounting: &Accounting,
     residuals: &[Residual],
 ) -> Vec<(&'static str, String)> {
-    let build_id = match run.kernel_build_id.as_slice() {
+    let build_id = match run.host.kernel_build_id.as_slice() {
         [] => String::new(),
         build_id => format!(", build id {}", hex(build_id)),
     };
     let mut facts = vec![
         ("measured", measured(run)),
-        ("host", run.host.clone()),
-        ("kernel", format!("{}{build_id}", run.kernel_release)),
+        ("host", run.host.name.clone()),
+        ("kernel", format!("{}{build_id}", run.host.kernel_release)),
         (
             "CPU",
-            match run.n_cpus {
-                0 => run.cpu_model.clone(),
-                n_cpus => format!("{}, {n_cpus} online", run.cpu_model),
+            match run.host.n_cpus {
+                0 => run.host.cpu_model.clone(),
+                n_cpus => format!("{}, {n_cpus} online", run.host.cpu_model),
             },
         ),
     ];
@@ -101,7 +101,7 @@ pub(super) fn facts(
     );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
     // What another tool recorded has cost this one nothing.
-    if 0 < run.own_cpu {
+    if 0 < run.own.cpu {
         facts.push(("overhead", overhead_in_words(run)));
     }
     facts.extend(guests_in_words(of_guests(run), of_all_cpus(run)).map(|guests| ("guests", guests)));
@@ -240,7 +240,7 @@ fn kernel_text_in_words(source: &KernelTextSource) -> String {
 
 /// The time of all CPUs during a run, in ns.
 pub(super) fn of_all_cpus(run: &Run) -> u64 {
-    run.duration.saturating_mul(u64::from(run.n_cpus))
+    run.duration.saturating_mul(u64::from(run.host.n_cpus))
 }
 
 /// Time in ns that guests of this host took, over all CPUs; 0 if the kernel does not report it.
@@ -268,23 +268,23 @@ fn overhead_in_words(run: &Run) -> String {
         Some(share) => format!(" ({} % of all CPUs)", percent(share)),
         None => String::new(),
     };
-    let (cpu, memory) = (seconds(run.own_cpu, 3), bytes(run.own_memory));
-    let budget = run.budget.map_or_else(String::new, |budget| {
-        let all = of_machine(run.own_cpu.saturating_add(run.own_sampling));
+    let (cpu, memory) = (seconds(run.own.cpu, 3), bytes(run.own.memory));
+    let budget = run.own.budget.map_or_else(String::new, |budget| {
+        let all = of_machine(run.own.cpu.saturating_add(run.own.sampling));
         let how = match budget.programs {
             RunTime::Measured => "interrupts and records estimated",
             RunTime::Estimated => "estimated",
         };
         format!(
             "; with {} s of sampling ({how}) {} of a budget of {} %",
-            seconds(run.own_sampling, 3),
+            seconds(run.own.sampling, 3),
             all.trim_start(),
             percent(f64::from(budget.share) / 1e6)
         )
     });
     format!(
         "{cpu} s CPU time before this report{}, {memory} memory{budget}",
-        of_machine(run.own_cpu)
+        of_machine(run.own.cpu)
     )
 }
 
@@ -298,8 +298,16 @@ fn utc(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use hbbp_model::snapshot::run::Counter;
+    use hbbp_model::snapshot::{HostFacts, OwnCost};
 
     use super::*;
+
+    fn four_cpus() -> HostFacts {
+        HostFacts {
+            n_cpus: 4,
+            ..HostFacts::default()
+        }
+    }
 
     #[test]
     fn utc_matches_the_calendar() {
@@ -345,7 +353,7 @@ mod tests {
                 ..Event::default()
             };
             Run {
-                n_cpus: 4,
+                host: four_cpus(),
                 duration: 10_000_000_000,
                 // Each event has the times of the CPUs.
                 events: vec![event.clone(), event],
@@ -364,10 +372,13 @@ mod tests {
     #[test]
     fn overhead_is_a_share_of_all_cpus() {
         let run = Run {
-            n_cpus: 4,
+            host: four_cpus(),
             duration: 10_000_000_000,
-            own_cpu: 20_000_000,
-            own_memory: 1 << 24,
+            own: OwnCost {
+                cpu: 20_000_000,
+                memory: 1 << 24,
+                ..OwnCost::default()
+            },
             ..Run::default()
         };
         let shown = "0.020 s CPU time before this report (0.05 % of all CPUs), 16.0 MiB memory";

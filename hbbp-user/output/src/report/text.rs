@@ -21,7 +21,7 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
         // Of several runs each has its own account.
         let of_run = match report.runs.len() {
             0 | 1 => String::new(),
-            _ => format!(" of {}", harmless(&run.snapshot.run.host)),
+            _ => format!(" of {}", harmless(&run.snapshot.run.host.name)),
         };
         page.heading(&format!("Sample accounting{of_run}:"))?;
         sums(&samples(&run.accounting, report.wording), page)?;

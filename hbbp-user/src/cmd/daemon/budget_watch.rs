@@ -45,9 +45,9 @@ impl BudgetWatch {
 
 /// What was taken, and what may be, in percent of the time of all CPUs; `None` without a budget.
 fn spent(run: &Run) -> Option<(f64, f64)> {
-    let budget = f64::from(run.budget.as_ref()?.share) / 1e4;
-    let all = run.duration as f64 * f64::from(run.n_cpus.max(1));
-    let own = run.own_cpu.saturating_add(run.own_sampling) as f64;
+    let budget = f64::from(run.own.budget.as_ref()?.share) / 1e4;
+    let all = run.duration as f64 * f64::from(run.host.n_cpus.max(1));
+    let own = run.own.cpu.saturating_add(run.own.sampling) as f64;
     (0.0 < all).then(|| (100.0 * own / all, budget))
 }
 
@@ -55,6 +55,7 @@ fn spent(run: &Run) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
     use hbbp_model::snapshot::run::{CpuBudget, RunTime};
+    use hbbp_model::snapshot::{HostFacts, OwnCost};
 
     /// An interval of five seconds on two CPUs that took these parts of its budget.
     fn interval(user: f64, sampling: f64) -> Run {
@@ -67,13 +68,19 @@ mod tests {
         let part = |part: f64| (part * BUDGET) as u64;
         Run {
             duration: 5_000_000_000,
-            n_cpus: 2,
-            own_cpu: part(user),
-            own_sampling: part(sampling),
-            budget: Some(CpuBudget {
-                share: 3_000,
-                programs: RunTime::Measured,
-            }),
+            host: HostFacts {
+                n_cpus: 2,
+                ..HostFacts::default()
+            },
+            own: OwnCost {
+                cpu: part(user),
+                memory: 0,
+                sampling: part(sampling),
+                budget: Some(CpuBudget {
+                    share: 3_000,
+                    programs: RunTime::Measured,
+                }),
+            },
             ..Run::default()
         }
     }
@@ -106,7 +113,10 @@ mod tests {
 
     #[test]
     fn without_a_budget_or_time_nothing_is_missed() {
-        let without = |run: Run| Run { budget: None, ..run };
+        let without = |mut run: Run| {
+            run.own.budget = None;
+            run
+        };
         assert_eq!(
             missed([(); 4].map(|()| without(interval(9.0, 0.0)))),
             (Vec::new(), 0)

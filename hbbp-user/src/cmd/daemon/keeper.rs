@@ -126,7 +126,7 @@ impl Keeper {
     /// Writes an interval, or lets it wait; then merges and removes what is due.
     pub(super) fn keep(&mut self, mut snapshot: Snapshot) {
         snapshot.join_images(MOST_IMAGES);
-        self.host = Some(snapshot.run.host.clone());
+        self.host = Some(snapshot.run.host.name.clone());
         if let Some(metrics) = &self.metrics {
             metrics.add(&snapshot);
         }

@@ -227,7 +227,7 @@ impl Images<'_> {
                 counted,
                 module: idx,
                 flow,
-                layout: self.layout(module, &counted.snapshot.run.kernel_release)?,
+                layout: self.layout(module, &counted.snapshot.run.host.kernel_release)?,
             });
         }
         Ok(runs)
@@ -274,7 +274,12 @@ impl Images<'_> {
                 Some((&snapshot.run, snapshot.modules.get(run.module.0 as usize)?))
             })
             .context("the image is in no run")?;
-        let frames = read_source_frames(module, &run.kernel_release, &self.named, locations(image.runs))?;
+        let frames = read_source_frames(
+            module,
+            &run.host.kernel_release,
+            &self.named,
+            locations(image.runs),
+        )?;
         let profile = sample_profile(image, &frames);
         if profile.functions.is_empty() {
             let why = format!("no debug information for the code of {} that ran", module.name);

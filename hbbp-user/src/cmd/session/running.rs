@@ -138,7 +138,7 @@ impl Session {
             .ok()
             .map(|window| Box::new(move |at, out: &mut [u8]| window.read(at, out)) as Box<ReadKernel>);
         let facts = KernelFacts {
-            release: &run.kernel_release,
+            release: &run.host.kernel_release,
             modules: collector.module_layout(),
             compiled: collector.compiled_layout(),
             programs: &code_of_programs(),
@@ -160,7 +160,7 @@ impl Session {
             resolver.hold_counts(COUNTS_BESIDE_SLICES);
         }
         let budget = cpu_budget.and_then(|share| {
-            let budget = Budget::open(share, run.n_cpus, &collector, parser);
+            let budget = Budget::open(share, run.host.n_cpus, &collector, parser);
             run.notes.extend(budget.as_ref().err().map(ToString::to_string));
             budget.ok()
         });
@@ -250,7 +250,8 @@ impl Session {
         self.resolve(&closed.counts);
         self.compare_text()?;
         self.resolver.catch_up();
-        self.resolver.await_functions(LAST_WAIT * crowd(self.run.n_cpus));
+        self.resolver
+            .await_functions(LAST_WAIT * crowd(self.run.host.n_cpus));
         Ok(closed)
     }
 
@@ -301,8 +302,8 @@ impl Session {
         snapshot.fit();
         let own_cpu = read_own_cpu().saturating_add(self.parser.spent());
         let before = mem::replace(&mut self.since_last.own_cpu, own_cpu);
-        snapshot.run.own_cpu = own_cpu.saturating_sub(before);
-        snapshot.run.own_memory = read_own_memory();
+        snapshot.run.own.cpu = own_cpu.saturating_sub(before);
+        snapshot.run.own.memory = read_own_memory();
         snapshot
     }
 

@@ -209,7 +209,7 @@ const HOSTILE: &str =
 /// A run whose names are hostile.
 fn hostile() -> Snapshot {
     let mut snapshot = halved(program::stacked());
-    snapshot.run.host = HOSTILE.to_owned();
+    snapshot.run.host.name = HOSTILE.to_owned();
     snapshot.run.notes.push(HOSTILE.to_owned());
     for module in &mut snapshot.modules {
         module.name = format!("{}{HOSTILE}", module.name);

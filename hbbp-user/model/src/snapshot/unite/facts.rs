@@ -37,10 +37,10 @@ pub(super) fn is_of_the_time_of(part: &Snapshot, whole: &Snapshot) -> bool {
 fn same_machine(run: &Run) -> [&[u8]; 5] {
     [
         run.tool_version.as_bytes(),
-        run.host.as_bytes(),
-        run.cpu_model.as_bytes(),
-        run.kernel_release.as_bytes(),
-        &run.kernel_build_id,
+        run.host.name.as_bytes(),
+        run.host.cpu_model.as_bytes(),
+        run.host.kernel_release.as_bytes(),
+        &run.host.kernel_build_id,
     ]
 }
 
@@ -69,13 +69,14 @@ pub(super) fn booted(snapshot: &Snapshot) -> u64 {
 /// Adds the facts of the next profile: times and counts are sums; of CPUs and memory the most.
 pub(super) fn add(run: &mut Run, next: Run) {
     run.duration = run.duration.saturating_add(next.duration);
-    run.n_cpus = run.n_cpus.max(next.n_cpus);
-    run.own_cpu = run.own_cpu.saturating_add(next.own_cpu);
-    run.own_memory = run.own_memory.max(next.own_memory);
-    run.own_sampling = run.own_sampling.saturating_add(next.own_sampling);
-    run.budget = run
+    run.host.n_cpus = run.host.n_cpus.max(next.host.n_cpus);
+    run.own.cpu = run.own.cpu.saturating_add(next.own.cpu);
+    run.own.memory = run.own.memory.max(next.own.memory);
+    run.own.sampling = run.own.sampling.saturating_add(next.own.sampling);
+    run.own.budget = run
+        .own
         .budget
-        .zip(next.budget)
+        .zip(next.own.budget)
         .map(|(budget, next)| larger_budget(budget, next));
     for note in next.notes {
         if !run.notes.contains(&note) {

@@ -121,7 +121,7 @@ fn other_machines_boots_and_events_stay_runs_of_their_own() {
         united([profile(10), next]).len()
     };
     assert_eq!(runs(&|_| ()), 1);
-    assert_eq!(runs(&|it| it.run.host = "other".to_owned()), 2);
+    assert_eq!(runs(&|it| it.run.host.name = "other".to_owned()), 2);
     assert_eq!(runs(&|it| it.run.events[0].period = Period::Frequency(11)), 2);
     // The wall clock was adjusted by a second, or the machine was booted a minute later.
     assert_eq!(runs(&|it| it.run.started += S), 1);

@@ -6,7 +6,9 @@ use super::classes::ClassMessage;
 use super::malformed::Malformed;
 use crate::addr::Ring;
 use crate::snapshot::Losses;
-use crate::snapshot::run::{Counter, CpuBudget, Event, EventUnit, KernelTextSource, Period, Run, RunTime};
+use crate::snapshot::run::{
+    Counter, CpuBudget, Event, EventUnit, HostFacts, KernelTextSource, OwnCost, Period, Run, RunTime,
+};
 
 /// The section `run`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -156,11 +158,11 @@ impl From<&Run> for RunSection {
         };
         Self {
             tool_version: run.tool_version.clone(),
-            host: run.host.clone(),
-            cpu_model: run.cpu_model.clone(),
-            kernel_release: run.kernel_release.clone(),
-            kernel_build_id: run.kernel_build_id.clone(),
-            n_cpus: run.n_cpus,
+            host: run.host.name.clone(),
+            cpu_model: run.host.cpu_model.clone(),
+            kernel_release: run.host.kernel_release.clone(),
+            kernel_build_id: run.host.kernel_build_id.clone(),
+            n_cpus: run.host.n_cpus,
             started: run.started,
             duration: run.duration,
             scope: run.scope.clone(),
@@ -170,11 +172,12 @@ impl From<&Run> for RunSection {
             notes: run.notes.clone(),
             unmeasured: run.unmeasured.clone(),
             without_executions: run.without_executions.clone(),
-            own_cpu: run.own_cpu,
-            own_memory: run.own_memory,
-            own_sampling: run.own_sampling,
-            budget: run.budget.map(|budget| budget.share),
+            own_cpu: run.own.cpu,
+            own_memory: run.own.memory,
+            own_sampling: run.own.sampling,
+            budget: run.own.budget.map(|budget| budget.share),
             measured_programs: run
+                .own
                 .budget
                 .is_some_and(|budget| budget.programs == RunTime::Measured),
             classes: run.classes.iter().map(ClassMessage::from).collect(),
@@ -195,11 +198,13 @@ impl TryFrom<RunSection> for Run {
         };
         Ok(Self {
             tool_version: section.tool_version,
-            host: section.host,
-            cpu_model: section.cpu_model,
-            kernel_release: section.kernel_release,
-            kernel_build_id: section.kernel_build_id,
-            n_cpus: section.n_cpus,
+            host: HostFacts {
+                name: section.host,
+                cpu_model: section.cpu_model,
+                kernel_release: section.kernel_release,
+                kernel_build_id: section.kernel_build_id,
+                n_cpus: section.n_cpus,
+            },
             started: section.started,
             duration: section.duration,
             scope: section.scope,
@@ -217,17 +222,19 @@ impl TryFrom<RunSection> for Run {
             notes: section.notes,
             unmeasured: section.unmeasured,
             without_executions: section.without_executions,
-            own_cpu: section.own_cpu,
-            own_memory: section.own_memory,
-            own_sampling: section.own_sampling,
-            budget: section.budget.map(|share| CpuBudget {
-                share,
-                programs: if section.measured_programs {
-                    RunTime::Measured
-                } else {
-                    RunTime::Estimated
-                },
-            }),
+            own: OwnCost {
+                cpu: section.own_cpu,
+                memory: section.own_memory,
+                sampling: section.own_sampling,
+                budget: section.budget.map(|share| CpuBudget {
+                    share,
+                    programs: if section.measured_programs {
+                        RunTime::Measured
+                    } else {
+                        RunTime::Estimated
+                    },
+                }),
+            },
         })
     }
 }

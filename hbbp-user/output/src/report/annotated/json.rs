@@ -19,8 +19,8 @@ pub(super) fn write(report: &AnnotatedReport<'_>, out: &mut dyn Write) -> io::Re
     let run = &report.snapshot.run;
     let document = Document {
         format: "hbbp-sys.annotate/1",
-        host: &run.host,
-        kernel_release: &run.kernel_release,
+        host: &run.host.name,
+        kernel_release: &run.host.kernel_release,
         scope: &run.scope,
         unit: report.unit.id(),
         notes: report.notes,

@@ -95,10 +95,10 @@ impl<'a> SideJson<'a> {
         let run = |snapshot: &'a Snapshot| {
             let run = &snapshot.run;
             RunJson {
-                host: &run.host,
-                kernel_release: &run.kernel_release,
-                kernel_build_id: hex(&run.kernel_build_id),
-                cpu_model: &run.cpu_model,
+                host: &run.host.name,
+                kernel_release: &run.host.kernel_release,
+                kernel_build_id: hex(&run.host.kernel_build_id),
+                cpu_model: &run.host.cpu_model,
                 scope: &run.scope,
                 started: run.started,
                 duration: run.duration,

@@ -83,16 +83,16 @@ impl<'a> Figures<'a> {
         let unresolved = &self.estimated.counts().outcome.unresolved;
         let total = |tally: &Tally<Unresolved>| tally.0.values().copied().map(PerRing::total).sum::<u64>();
         let unresolved = total(&self.estimated.located().unresolved) + total(unresolved);
-        let of_machine = run.duration as f64 * f64::from(run.n_cpus.max(1));
+        let of_machine = run.duration as f64 * f64::from(run.host.n_cpus.max(1));
         let mix = self.mix(&Query::by([Dimension::Category]));
         Facts {
             without_executions: without_executions(self.estimated, self.wording),
-            host: harmless(&run.host),
+            host: harmless(&run.host.name),
             duration: run.duration,
             reached,
             complete: due.map(|due| part(reached as f64, due as f64).min(1.0)),
             lost: self.snapshot.losses.total(LossUnit::Sample) + unresolved,
-            overhead: part(run.own_cpu as f64, of_machine),
+            overhead: part(run.own.cpu as f64, of_machine),
             unit: mix.unit,
             rings: [Ring::Kernel, Ring::User].map(|ring| ring_share(&mix, ring)),
         }

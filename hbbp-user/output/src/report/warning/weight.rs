@@ -152,7 +152,9 @@ fn weight(warning: &Warning, run: &Measured<'_>) -> f64 {
             };
             (1.0 - share) * of_asked(of_ring)
         }
-        Warning::UnevenCpu { worst, .. } => (1.0 - worst.share) / f64::from(run.snapshot.run.n_cpus.max(1)),
+        Warning::UnevenCpu { worst, .. } => {
+            (1.0 - worst.share) / f64::from(run.snapshot.run.host.n_cpus.max(1))
+        }
         Warning::Multiplexed { share, .. } => 1.0 - share,
         // The whole kernel may be patched; of what is not resolved there are no figures.
         Warning::NoKernelText | Warning::StaticKernelText { .. } => of_asked(asked.kernel),

@@ -42,7 +42,7 @@ impl Keeper {
                     return Ok(());
                 }
             };
-            let is_own = |run: &Snapshot| self.host.as_ref().is_none_or(|own| run.run.host == *own);
+            let is_own = |run: &Snapshot| self.host.as_ref().is_none_or(|own| run.run.host.name == *own);
             if !read.iter().all(is_own) {
                 tell(&format!("{name} stays as it is: it is of another host"));
                 self.left_alone.insert(*name);

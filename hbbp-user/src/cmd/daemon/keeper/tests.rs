@@ -138,7 +138,7 @@ fn minute(n: u64, host: &str) -> Snapshot {
         }],
         ..Snapshot::default()
     };
-    snapshot.run.host = host.to_owned();
+    snapshot.run.host.name = host.to_owned();
     (snapshot.run.started, snapshot.run.duration) = (ns(n), ns(1));
     snapshot
 }

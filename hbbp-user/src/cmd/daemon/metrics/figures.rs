@@ -226,12 +226,12 @@ impl Figures {
         }
         let run = &snapshot.run;
         self.measured.inc_by(run.duration as f64 / S);
-        self.own.cpu.inc_by(run.own_cpu as f64 / S);
-        self.own.sampling.inc_by(run.own_sampling as f64 / S);
+        self.own.cpu.inc_by(run.own.cpu as f64 / S);
+        self.own.sampling.inc_by(run.own.sampling as f64 / S);
         self.own
             .budget
-            .set(run.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
-        self.own.memory.set(run.own_memory as f64);
+            .set(run.own.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
+        self.own.memory.set(run.own.memory as f64);
         self.interval.last_length.set(run.duration as f64 / S);
         self.interval.last_start.set(run.started as f64 / S);
     }
