@@ -8,12 +8,16 @@ use super::stages::Stage;
 use super::weighed::Weighed;
 
 /// What errors by chance follow from.
-pub(super) struct Chance {
-    pub(super) replicates: Vec<Replicate>,
-    pub(super) strata: Strata,
-    pub(super) dispersion: Dispersion,
-    /// As many stacks as would tell as much without a balance.
-    pub(super) effective_stacks: f64,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chance {
+    /// Bootstrap replicates of stacks, for the errors of what is computed from the streams.
+    pub replicates: Vec<Replicate>,
+    /// The phases of the run.
+    pub(crate) strata: Strata,
+    /// Where stacks do not count alike, how much counts vary beside those of stacks that do.
+    pub(crate) dispersion: Dispersion,
+    /// As many stacks would tell as much without a balance, where it took out chance alone; else as many as there were.
+    pub(crate) effective_stacks: f64,
 }
 
 impl Chance {

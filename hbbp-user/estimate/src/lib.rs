@@ -68,8 +68,8 @@ pub use assignment::{EventAssignment, Unit, assign, disjoint};
 use basis::Basis;
 pub(crate) use bias::Bias;
 pub use block_count::{BlockCount, Estimate, Method, Part, Reason};
-use chance::Chance;
-pub use classes::{ClassEstimate, TiedSum, Ties, units};
+pub use chance::Chance;
+pub use classes::{ClassEstimate, Classes, TiedSum, Ties, units};
 pub use error::{Corrections, Dispersion, Sum};
 pub use figure::Figure;
 pub use flow::branches::TakenBranch;
@@ -84,9 +84,9 @@ use hbbp_model::snapshot::Snapshot;
 pub use landing::Skid;
 pub use near::{ends_near, near_only};
 pub use passages::{Flows, Passed, summed};
-pub use result::{BlockCounts, Outcome};
+pub use result::{Biases, BlockCounts, Outcome};
 pub use rule::Rule;
-use sampling::Sampling;
+pub use sampling::Sampling;
 use sources::ebs::Sampled;
 pub use sources::lbr::{ExecutionCounts, execution_counts};
 use sources::oldest_slot::Branches;
@@ -126,7 +126,10 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
     let graph = FlowGraph::new(located, map, &assignment, &recorded, &amounts);
     let dispersion = Dispersion::new(map, &seen, &recorded, &amounts);
     let n_stacks = recorded.iter().map(|s| s.hits as f64).sum::<f64>() / depth;
-    let sampling = Sampling::new(units, n_stacks, depth, ebs::samples(snapshot, &assignment));
+    let sampling = Sampling {
+        kernel_samples: kernel.samples(),
+        ..Sampling::new(units, n_stacks, depth, ebs::samples(snapshot, &assignment))
+    };
     let observed = Observed {
         seen: &seen,
         samples: &samples,
@@ -139,29 +142,18 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
 
     let (mut blocks, mut parts) = joined(basis, rule, observed, sampling, &weighed, &chance, skid);
     let waited = attributed.map(|attributed| attributed.divide(map, &blocks, &mut parts));
-    let (classes, ties) = weighed.tied(basis, &mut blocks, &mut parts);
+    let classes = weighed.tied(basis, &mut blocks, &mut parts);
     BlockCounts {
         assignment,
         blocks,
         parts,
         branches: taken_branches(&weighed.graph, &weighed.streams),
         streams: weighed.streams,
-        bias: weighed.bias,
-        skid,
-        late: weighed.late,
-        untied: weighed.untied,
-        corrections: weighed.corrections,
-        streams_per_stack: depth,
-        n_stacks,
-        effective_stacks: chance.effective_stacks,
-        replicates: chance.replicates,
-        strata: chance.strata,
-        dispersion: chance.dispersion,
-        samples: sampling.n_samples,
-        kernel_samples: kernel.samples(),
+        biases: Biases { skid, ..weighed.biases },
+        sampling,
+        chance,
         n_together,
         classes,
-        ties,
         waited,
         outcome: outcome(sampled, judged),
     }
@@ -186,7 +178,7 @@ fn joined(
         oldest_share: observed.branches.share,
         lbr_errors: &chance.of_blocks(),
         streams_per_stack: sampling.streams_per_stack,
-        corrections: &weighed.corrections,
+        corrections: &weighed.biases.corrections,
         skid,
     };
     rule::join(basis.snapshot, map, rule, &evidence)

@@ -72,7 +72,7 @@ pub fn summed<K: Ord + Copy>(mut all: Vec<(K, Passed)>) -> Vec<(K, Passed)> {
 impl<'a> Flows<'a> {
     /// The flows of the streams and branches of an estimate.
     pub fn new(map: &BlockMap, counts: &'a BlockCounts) -> Self {
-        let bias = counts.bias.as_ref();
+        let bias = counts.biases.flow.as_ref();
         let unexplained = unexplained(counts, bias);
         let by_text = counts.streams.chunk_by(|a, b| a.text == b.text);
         let crossings = by_text.filter_map(|streams| {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use super::assignment::EventAssignment;
 use super::bias::Bias;
 use super::block_count::{BlockCount, Method, Part};
-use super::classes::{ClassEstimate, Ties};
-use super::error::{Corrections, Dispersion, Replicate, Strata};
+use super::chance::Chance;
+use super::classes::Classes;
+use super::sampling::Sampling;
+use super::error::Corrections;
 use super::flow::branches::TakenBranch;
 use super::flow::late::Late;
 use super::flow::per_branch::Untied;
@@ -35,6 +37,21 @@ pub struct Outcome {
     pub made_up: u64,
 }
 
+/// What was found of the biases of the methods, and taken out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Biases {
+    /// Where streams were balanced, what for.
+    pub flow: Option<Bias>,
+    /// Where eventing IPs served alone and were traced back, what was found of their skid.
+    pub skid: Option<Skid>,
+    /// Where branch stacks were read late, and streams weighed for it, when.
+    pub late: Option<Late>,
+    /// Where streams were tied to what was counted, how far they were from it.
+    pub untied: Option<Untied>,
+    /// What the corrections for flow and late stacks changed, or would have.
+    pub corrections: Corrections,
+}
+
 /// How often each block ran.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockCounts {
@@ -48,38 +65,16 @@ pub struct BlockCounts {
     pub streams: Vec<Stream>,
     /// Taken branches that one of these streams ended with and another one began after, sorted by (target, source).
     pub branches: Vec<TakenBranch>,
-    /// Where they were balanced, what for.
-    pub bias: Option<Bias>,
-    /// Where eventing IPs served alone and were traced back, what was found of their skid.
-    pub skid: Option<Skid>,
-    /// Where branch stacks were read late, and streams weighed for it, when.
-    pub late: Option<Late>,
-    /// Where streams were tied to what was counted, how far they were from it.
-    pub untied: Option<Untied>,
-    /// What both corrections changed, or would have.
-    pub corrections: Corrections,
-    /// Streams in one branch stack, on average.
-    pub(crate) streams_per_stack: f64,
-    /// Branch stacks that the streams came from.
-    pub n_stacks: f64,
-    /// As many stacks would tell as much without a balance, where it took out chance alone; else as many as there were.
-    pub(crate) effective_stacks: f64,
-    /// Bootstrap replicates of stacks, for the errors of what is computed from the streams.
-    pub replicates: Vec<Replicate>,
-    /// The phases of the run, for the errors.
-    pub(crate) strata: Strata,
-    /// Where stacks do not count alike, how much counts vary beside those of stacks that do.
-    pub(crate) dispersion: Dispersion,
-    /// Samples of the EBS events in the run, those without a block included.
-    pub samples: f64,
-    /// Those of them that divided the kernel's streams between process images; 0 where none did.
-    pub kernel_samples: f64,
+    /// What the methods err by that is no chance.
+    pub biases: Biases,
+    /// How much was sampled.
+    pub sampling: Sampling,
+    /// What is left to chance.
+    pub chance: Chance,
     /// Process images that are counted together, as [`hbbp_model::snapshot::ProcessIdx::OTHERS`].
     pub n_together: u64,
-    /// Classes of instructions that were counted, by (class, ring); none if figures are no executions.
-    pub classes: Vec<ClassEstimate>,
-    /// What their counts take off the variances of sums.
-    pub ties: Ties,
+    /// What classes of instructions that were counted tell.
+    pub classes: Classes,
     /// Where figures are samples, what they follow from.
     pub waited: Option<Waited>,
     /// What became of the samples and streams.
@@ -102,11 +97,11 @@ impl BlockCounts {
     /// How many hits of a method tell as much as one that is independent of all others.
     pub(crate) const fn design_effect(&self, method: Method) -> f64 {
         match method {
-            Method::Ebs => match &self.skid {
+            Method::Ebs => match &self.biases.skid {
                 Some(skid) => skid.dispersion,
                 None => 1.0,
             },
-            Method::Lbr => self.streams_per_stack,
+            Method::Lbr => self.sampling.streams_per_stack,
         }
     }
 }

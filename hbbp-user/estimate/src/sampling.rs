@@ -1,16 +1,18 @@
 //! How much was sampled of a run.
 
 /// The samples and stacks of the events that serve.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sampling {
-    /// Branch stacks.
-    pub(super) n_stacks: f64,
-    /// Streams of one of them.
-    pub(super) streams_per_stack: f64,
-    /// Samples of instruction pointers.
-    pub(super) n_samples: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Branch stacks that the streams came from.
+    pub n_stacks: f64,
+    /// Streams in one branch stack, on average.
+    pub(crate) streams_per_stack: f64,
+    /// Samples of the EBS events in the run, those without a block included.
+    pub n_samples: f64,
+    /// Those of them that divided the kernel's streams between process images; 0 where none did.
+    pub kernel_samples: f64,
     /// Taken branches between two stacks, or two samples if these are rarer.
-    pub(super) period: f64,
+    pub(crate) period: f64,
 }
 
 impl Sampling {
@@ -24,6 +26,7 @@ impl Sampling {
             n_stacks,
             streams_per_stack,
             n_samples,
+            kernel_samples: 0.0,
             period: units / rarer.min(n_stacks).max(1.0),
         }
     }

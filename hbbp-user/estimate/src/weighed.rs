@@ -10,8 +10,7 @@ use super::error::Moved;
 use super::flow::balance::{Known, reweighted};
 use super::flow::graph::{Edge, FlowGraph};
 use super::flow::landed::landed;
-use super::flow::late::{self, Late};
-use super::flow::per_branch::Untied;
+use super::flow::late;
 use super::flow::phases::Phases;
 use super::flow::skid::SampledBlocks;
 use super::sampling::Sampling;
@@ -20,7 +19,7 @@ use super::sources::ebs::by_instruction;
 use super::sources::stream::Stream;
 use super::stages::Stage;
 use super::whole_run::WholeRun;
-use super::{Bias, BlockCount, ClassEstimate, Corrections, Part, Ties, Unit};
+use super::{Biases, BlockCount, Classes, Corrections, Part, Unit};
 use crate::sums::over;
 
 /// What branch stacks showed, with the weights that all stages leave.
@@ -29,10 +28,7 @@ pub(super) struct Weighed {
     pub(super) graph: FlowGraph,
     /// The phases of the run; none if their stage is left out.
     pub(super) phases: Phases,
-    pub(super) bias: Option<Bias>,
-    pub(super) late: Option<Late>,
-    pub(super) untied: Option<Untied>,
-    pub(super) corrections: Corrections,
+    pub(super) biases: Biases,
     /// What a balance moved, where it took out chance alone.
     pub(super) moved: Option<Moved>,
     pub(super) shifts: Vec<Shift>,
@@ -101,10 +97,13 @@ pub(super) fn weighed(
         streams,
         graph,
         phases,
-        bias,
-        late,
-        untied,
-        corrections,
+        biases: Biases {
+            flow: bias,
+            skid: None,
+            late,
+            untied,
+            corrections,
+        },
         moved,
         shifts,
     }
@@ -117,7 +116,7 @@ impl Weighed {
         basis: Basis<'_>,
         blocks: &mut [BlockCount],
         parts: &mut [Part],
-    ) -> (Vec<ClassEstimate>, Ties) {
+    ) -> Classes {
         classes::tied(basis, &self.streams, &self.shifts, blocks, parts)
     }
 }

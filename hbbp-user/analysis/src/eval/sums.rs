@@ -258,8 +258,8 @@ impl<'a> Sums<'a> {
             taken,
             left_out: self.left_out,
             iterates,
-            samples: counts.samples,
-            stacks: counts.n_stacks,
+            samples: counts.sampling.n_samples,
+            stacks: counts.sampling.n_stacks,
             calibration: None,
         }
     }

@@ -211,7 +211,7 @@ impl<'a> Instructions<'a> {
     /// Adds what each resampled stack executed of the blocks that are counted by LBR.
     fn add_stacks(&self, members: &Members, sums: &mut [Sum]) {
         let mut touched = TouchedSums::new(sums.len());
-        for replicate in &self.counts.replicates {
+        for replicate in &self.counts.chance.replicates {
             for run in &replicate.runs {
                 let blocks = self.counts.blocks.get(run.blocks.clone()).unwrap_or_default();
                 for (block, number) in blocks.iter().zip(run.blocks.clone()) {

@@ -112,7 +112,7 @@ impl Loops {
             let depth = above.map_or(0, |above: &Loop| above.depth + 1);
             let (header, tail) = function.ends(natural);
             let rounds = if is_recorded {
-                let skid = counts.bias.as_ref().map_or(0.0, |bias| bias.skid);
+                let skid = counts.biases.flow.as_ref().map_or(0.0, |bias| bias.skid);
                 figures::rounds(&function, &graph, &levels, natural, ran, skid)
             } else {
                 None

@@ -146,7 +146,7 @@ impl<'a> Estimated<'a> {
         for event in &counts.assignment.ebs {
             in_mix += counts.outcome.resolved.of_event(*event).total();
         }
-        counts.n_stacks.max(in_mix as f64)
+        counts.sampling.n_stacks.max(in_mix as f64)
     }
 
     /// The mix that a query asks for. Where an instruction has no location, its function is used instead.
@@ -197,7 +197,7 @@ fn shares(counts: &BlockCounts) -> Vec<MethodShare> {
     let share = |method| {
         let mut share = MethodShare {
             method,
-            balanced: method == Method::Lbr && counts.bias.is_some(),
+            balanced: method == Method::Lbr && counts.biases.flow.is_some(),
             blocks: 0,
             kernel: 0.0,
             user: 0.0,

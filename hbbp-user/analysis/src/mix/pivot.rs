@@ -83,7 +83,7 @@ impl Table<'_> {
     fn add_stacks(&mut self) {
         let mut known: HashMap<(usize, ProcessIdx), Vec<Addend>, DefaultHashBuilder> = HashMap::default();
         let mut touched = TouchedSums::new(self.sums.len());
-        for replicate in &self.counts.replicates {
+        for replicate in &self.counts.chance.replicates {
             for run in &replicate.runs {
                 let blocks = self.counts.blocks.get(run.blocks.clone()).unwrap_or_default();
                 let numbered = blocks.iter().zip(run.blocks.clone());

@@ -196,7 +196,7 @@ impl Amount {
 /// Factor on the time of a sample of this event: expected samples divided by received ones, if executions are scaled to counts as
 /// well.
 pub(crate) fn scale(snapshot: &Snapshot, counts: &BlockCounts, event: EventIdx) -> f64 {
-    let is_tied = counts.untied.is_some();
+    let is_tied = counts.biases.untied.is_some();
     let event = snapshot.run.events.get(event.0 as usize).filter(|_| is_tied);
     event.map_or(1.0, due_for_each)
 }

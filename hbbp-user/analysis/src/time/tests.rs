@@ -117,7 +117,7 @@ fn time(snapshot: &Snapshot, untied: Option<Untied>) -> Time {
     let mut located = locate(snapshot);
     let map = blocks(snapshot, &located);
     let mut counts = estimate(snapshot, &mut located, &map, &PAPER.parse().unwrap());
-    counts.untied = untied;
+    counts.biases.untied = untied;
     Time::new(snapshot, &located, &map, &counts).unwrap()
 }
 

@@ -109,6 +109,15 @@ pub(super) fn streams_tied(basis: Basis<'_>, streams: &mut [Stream], streams_per
     shifts.collect()
 }
 
+/// Classes of instructions that were counted beside the samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Classes {
+    /// By (class, ring); none if figures are no executions.
+    pub estimates: Vec<ClassEstimate>,
+    /// What their counts take off the variances of sums.
+    pub ties: Ties,
+}
+
 /// Ties the blocks, and their parts by process image, to the counts of classes. Figures that are no executions are not tied, and
 /// have no classes.
 pub(super) fn tied(
@@ -117,10 +126,10 @@ pub(super) fn tied(
     shifts: &[Shift],
     blocks: &mut [BlockCount],
     parts: &mut [Part],
-) -> (Vec<ClassEstimate>, Ties) {
+) -> Classes {
     let (run, assignment) = (&basis.snapshot.run, basis.assignment);
     if run.classes.is_empty() || assignment.unit != Unit::Executions {
-        return <(Vec<ClassEstimate>, Ties)>::default();
+        return Classes::default();
     }
     let contents = Contents::new(basis.map, streams);
     let mut classes = Vec::new();
@@ -149,7 +158,10 @@ pub(super) fn tied(
         .map(|(row, _)| row.clone())
         .collect();
     if tying.is_empty() {
-        return (classes, Ties::default());
+        return Classes {
+            estimates: classes,
+            ties: Ties::default(),
+        };
     }
     let fitted = fit(&values, &variances, &tying);
     for (block, (value, variance)) in blocks.iter_mut().zip(fitted.values.iter().zip(&fitted.variances)) {
@@ -169,7 +181,10 @@ pub(super) fn tied(
         class.estimated = row.sum(&fitted.values);
     }
     let ties = Ties::new(fitted.factor, fitted.prior, &tying);
-    (classes, ties)
+    Classes {
+        estimates: classes,
+        ties,
+    }
 }
 
 /// The chosen estimates of the blocks, and their variances.

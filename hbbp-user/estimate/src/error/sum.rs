@@ -57,10 +57,10 @@ impl Sum {
             0.0
         };
         match block.method {
-            Method::Ebs => self.ebs.add(counts.strata.of_block(part.block), amount, squares),
+            Method::Ebs => self.ebs.add(counts.chance.strata.of_block(part.block), amount, squares),
             Method::Lbr => {
                 self.lbr.add(amount, squares);
-                self.dispersed += amount * counts.dispersion.of_block(part.block);
+                self.dispersed += amount * counts.chance.dispersion.of_block(part.block);
             }
         }
         let all = block.chosen().count;
@@ -70,11 +70,11 @@ impl Sum {
             if block.method == Method::Lbr {
                 let [hits, corrected] = &mut self.sampled;
                 self.correction
-                    .add(counts.corrections.of_block(part.block), times);
+                    .add(counts.biases.corrections.of_block(part.block), times);
                 *hits += block.ebs.map_or(0.0, |ebs| ebs.hits) * times / f64::from(block.instructions.max(1));
                 *corrected += amount;
             }
-            counts.ties.add(&mut self.tied, part.block, times);
+            counts.classes.ties.add(&mut self.tied, part.block, times);
         }
     }
 
@@ -97,7 +97,7 @@ impl Sum {
     pub fn variance(&self, counts: &BlockCounts) -> f64 {
         let [hits, corrected] = self.sampled;
         let left = self.correction.beside_samples(hits, corrected);
-        self.by_chance(counts) + left * counts.ties.left(&self.tied)
+        self.by_chance(counts) + left * counts.classes.ties.left(&self.tied)
     }
 
     /// Its variance without what corrections may have left, which is alike in all runs of the same code.
@@ -105,14 +105,14 @@ impl Sum {
         if counts.waited.is_some() {
             return self.between.variance(counts.slice_totals(), self.amount());
         }
-        let strata = &counts.strata;
+        let strata = &counts.chance.strata;
         let lbr = self.lbr.sum;
         let of_stacks = match self.spread.relative_variance(strata) {
-            Some(relative) => lbr * self.dispersed * relative / counts.effective_stacks.max(1.0),
-            None => self.lbr.variance(counts.n_stacks),
+            Some(relative) => lbr * self.dispersed * relative / counts.chance.effective_stacks.max(1.0),
+            None => self.lbr.variance(counts.sampling.n_stacks),
         };
-        let of_model = counts.skid.map_or(0.0, |skid| skid.variance(self.ebs.sum()));
-        (self.ebs.variance(&strata.samples) + of_model + of_stacks) * counts.ties.left(&self.tied)
+        let of_model = counts.biases.skid.map_or(0.0, |skid| skid.variance(self.ebs.sum()));
+        (self.ebs.variance(&strata.samples) + of_model + of_stacks) * counts.classes.ties.left(&self.tied)
     }
 }
 

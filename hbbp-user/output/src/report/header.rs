@@ -183,7 +183,7 @@ fn methods_in_words(methods: &[MethodShare]) -> Option<String> {
 /// How the kernel's streams are divided between processes; `None` where their stacks show it, or nothing does.
 fn kernel_processes_in_words(analysis: &Analysis) -> Option<String> {
     let of_streams = |share: &MethodShare| share.method == Method::Lbr && 0.0 < share.kernel;
-    let samples = analysis.counts.kernel_samples;
+    let samples = analysis.counts.sampling.kernel_samples;
     let is_divided = 0.0 < samples && analysis.methods.iter().any(of_streams);
     is_divided.then(|| {
         format!(

@@ -266,6 +266,7 @@ impl<'a> MeasuredJson<'a> {
                 .analysis
                 .counts
                 .classes
+                .estimates
                 .iter()
                 .map(ClassJson::new)
                 .collect(),

@@ -67,13 +67,13 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
         .filter(|s| !near_only || ends_near(s, &analysis.map));
     let streams: f64 = near.map(|stream| stream.weight).sum();
     // Stacks come at a fixed period, to within one of them; by chance each may lose some of its streams.
-    let n_stacks = counts.n_stacks.max(1.0);
+    let n_stacks = counts.sampling.n_stacks.max(1.0);
     let taken = units(
         &snapshot.run.events,
         &counts.assignment.lbr,
         EventUnit::TakenBranches,
     );
-    let untied = counts.untied.map(|untied| untied.taken);
+    let untied = counts.biases.untied.map(|untied| untied.taken);
     let lost = (-untied.unwrap_or(streams / taken - 1.0)).clamp(0.0, 1.0);
     let error = 1.0 / n_stacks + (lost * (1.0 - lost) / n_stacks).sqrt();
     let all = [
@@ -81,7 +81,7 @@ pub(super) fn residuals(snapshot: &Snapshot, analysis: &Analysis) -> Vec<Residua
             &counts.assignment.ebs,
             EventUnit::Instructions,
             (mix.amount, mix.std_error.unwrap_or(0.0)),
-            counts.untied.map(|untied| untied.per_branch),
+            counts.biases.untied.map(|untied| untied.per_branch),
         ),
         of(
             &counts.assignment.lbr,

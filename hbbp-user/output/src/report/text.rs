@@ -30,7 +30,7 @@ pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> 
             page.heading(&format!("Stream accounting{of_run}:"))?;
             sums(&streams, page)?;
         }
-        classes::text(&of_run, &run.analysis.counts.classes, page)?;
+        classes::text(&of_run, &run.analysis.counts.classes.estimates, page)?;
     }
     Ok(())
 }

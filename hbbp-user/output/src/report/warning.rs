@@ -241,20 +241,20 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
     let n_blocks = blocks
         .filter(|block| block.biased && block.method == Method::Lbr)
         .count() as u64;
-    match &analysis.counts.bias {
+    match &analysis.counts.biases.flow {
         Some(bias) if bias.is_told => warnings.push(Warning::Balanced { excess: bias.excess }),
         None if 0 < n_blocks => warnings.push(Warning::Biased { n_blocks }),
         Some(_) | None => {}
     }
-    let balanced = analysis.counts.untied.filter(|_| analysis.counts.bias.is_some());
+    let balanced = analysis.counts.biases.untied.filter(|_| analysis.counts.biases.flow.is_some());
     let lengths = balanced.map(|it| (it.per_branch, it.per_branch.abs() - 2.0 * it.error));
     if let Some((by, _)) = lengths.filter(|(by, certain)| 0.0 < *certain && LENGTHS < by.abs()) {
         warnings.push(Warning::Lengths { by });
     }
-    if let Some(late) = &analysis.counts.late {
+    if let Some(late) = &analysis.counts.biases.late {
         warnings.push(Warning::Late { cycles: late.cycles });
     }
-    if let Some(skid) = &analysis.counts.skid {
+    if let Some(skid) = &analysis.counts.biases.skid {
         warnings.push(Warning::Traced {
             cycles: skid.cycles,
             landed: skid.landed,
