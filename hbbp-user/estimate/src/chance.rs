@@ -1,7 +1,7 @@
 //! What of the estimate is left to chance: stacks drawn anew, the phases of the run, and what a balance took out.
 
 use super::basis::Basis;
-use super::error::{self, Dispersion, Moved, Replicate, Strata};
+use super::error::{Dispersion, Moved, Replicate, Strata, of_blocks, replicates};
 use super::sampling::Sampling;
 use super::sources::Observed;
 use super::stages::Stage;
@@ -44,7 +44,7 @@ impl Chance {
         let Sampling {
             n_stacks, n_samples, ..
         } = sampling;
-        let draw = || error::replicates(streams, graph, seen, kernel, phases, sampling.streams_per_stack);
+        let draw = || replicates(streams, graph, seen, kernel, phases, sampling.streams_per_stack);
         let replicates = basis.runs(Stage::Bootstrap).then(draw).unwrap_or_default();
         let strata = Strata::new(phases, graph, seen, samples, n_samples, &replicates);
         let worth = |moved: &Moved| {
@@ -58,9 +58,9 @@ impl Chance {
         }
     }
 
-    /// For each block, the relative standard error of its count by streams ([`error::of_blocks`]).
+    /// For each block, the relative standard error of its count by streams ([`of_blocks`]).
     pub(super) fn of_blocks(&self) -> Vec<Option<f64>> {
-        error::of_blocks(
+        of_blocks(
             &self.replicates,
             &self.strata,
             &self.dispersion,

@@ -40,6 +40,7 @@
 mod assignment;
 mod basis;
 mod bias;
+mod biases;
 mod block_count;
 mod chance;
 mod classes;
@@ -67,6 +68,7 @@ mod whole_run;
 pub use assignment::{EventAssignment, Unit, assign, disjoint};
 use basis::Basis;
 pub(crate) use bias::Bias;
+pub use biases::Biases;
 pub use block_count::{BlockCount, Estimate, Method, Part, Reason};
 pub use chance::Chance;
 pub use classes::{ClassEstimate, Classes, TiedSum, Ties, units};
@@ -84,7 +86,7 @@ use hbbp_model::snapshot::Snapshot;
 pub use landing::Skid;
 pub use near::{ends_near, near_only};
 pub use passages::{Flows, Passed, summed};
-pub use result::{Biases, BlockCounts, Outcome};
+pub use result::{BlockCounts, Outcome};
 pub use rule::Rule;
 pub use sampling::Sampling;
 use sources::ebs::Sampled;
@@ -149,7 +151,10 @@ pub fn estimate(snapshot: &Snapshot, located: &mut Located, map: &BlockMap, rule
         parts,
         branches: taken_branches(&weighed.graph, &weighed.streams),
         streams: weighed.streams,
-        biases: Biases { skid, ..weighed.biases },
+        biases: Biases {
+            skid,
+            ..weighed.biases
+        },
         sampling,
         chance,
         n_together,

@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::assignment::EventAssignment;
-use super::bias::Bias;
+use super::biases::Biases;
 use super::block_count::{BlockCount, Method, Part};
 use super::chance::Chance;
 use super::classes::Classes;
-use super::sampling::Sampling;
-use super::error::Corrections;
 use super::flow::branches::TakenBranch;
-use super::flow::late::Late;
-use super::flow::per_branch::Untied;
-use super::landing::Skid;
+use super::sampling::Sampling;
 use super::sources::stream::Stream;
 use super::waited::Waited;
 use hbbp_code::locate::{Discard, Tally, Unresolved};
@@ -35,21 +31,6 @@ pub struct Outcome {
     pub discarded: Tally<Discard>,
     /// Streams that are set aside because they cannot have been executed, and whose weight the accepted ones bear.
     pub made_up: u64,
-}
-
-/// What was found of the biases of the methods, and taken out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Biases {
-    /// Where streams were balanced, what for.
-    pub flow: Option<Bias>,
-    /// Where eventing IPs served alone and were traced back, what was found of their skid.
-    pub skid: Option<Skid>,
-    /// Where branch stacks were read late, and streams weighed for it, when.
-    pub late: Option<Late>,
-    /// Where streams were tied to what was counted, how far they were from it.
-    pub untied: Option<Untied>,
-    /// What the corrections for flow and late stacks changed, or would have.
-    pub corrections: Corrections,
 }
 
 /// How often each block ran.

@@ -111,12 +111,7 @@ pub(super) fn weighed(
 
 impl Weighed {
     /// Ties the blocks and their parts by process image to the counts of classes, where something is left of them.
-    pub(super) fn tied(
-        &self,
-        basis: Basis<'_>,
-        blocks: &mut [BlockCount],
-        parts: &mut [Part],
-    ) -> Classes {
+    pub(super) fn tied(&self, basis: Basis<'_>, blocks: &mut [BlockCount], parts: &mut [Part]) -> Classes {
         classes::tied(basis, &self.streams, &self.shifts, blocks, parts)
     }
 }

@@ -88,7 +88,9 @@ pub fn annotate(options: &AnnotateOptions, out: &mut dyn Write) -> anyhow::Resul
 fn add_source(functions: &mut [Annotated], texts: &mut SourceTexts) {
     let versions = functions.iter_mut().flat_map(|function| &mut function.versions);
     for line in versions.flat_map(|version| &mut version.instructions) {
-        line.source_text = line.source.as_deref().and_then(|source| texts.line(source));
+        if let Some(source) = &mut line.source {
+            source.text = texts.line(&source.place);
+        }
     }
 }
 

@@ -49,9 +49,7 @@ pub struct Line {
     /// The block that begins here.
     pub block: Option<Block>,
     /// How often it was executed: the count of its block.
-    pub count: f64,
-    /// Standard error of that.
-    pub std_error: f64,
+    pub executions: Figure,
     /// Samples of eventing IPs at it.
     pub samples: u64,
     /// Time spent at it; `None` if only executions were sampled.
@@ -61,12 +59,19 @@ pub struct Line {
     /// How a taken branch was predicted, as recorded by the processor; `None` if it recorded no predictions.
     pub predictions: Option<Predictions>,
     /// Where it is in the source.
-    pub source: Option<String>,
-    /// What the source has there; `None` if its file was not found, or was not looked for.
-    pub source_text: Option<String>,
+    pub source: Option<SourceLine>,
     /// What the static image has instead of these bytes, at the first of the instructions that differ; empty if it has
     /// the same, or is not known.
     pub linked: Vec<String>,
+}
+
+/// A line of source code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceLine {
+    /// Its file and number, as debug information has them.
+    pub place: String,
+    /// What the file has there; `None` if it was not found, or was not looked for.
+    pub text: Option<String>,
 }
 
 /// What is known of a block.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iced_x86::IntelFormatter;
 
-use super::annotated::{Annotated, Block, Branch, Line, Version};
+use super::annotated::{Annotated, Block, Branch, Line, SourceLine, Version};
 use super::code::Code;
 use super::disassembly::{formatter, instruction};
 use super::hottest::amount;
@@ -42,7 +42,7 @@ pub fn annotated(
             }
         }
         for line in &mut version.instructions {
-            line.source = source(code.module, line.addr);
+            line.source = source(code.module, line.addr).map(|place| SourceLine { place, text: None });
         }
         all.push(version);
     }
@@ -107,7 +107,7 @@ impl<'a> Building<'a> {
         let instructions: Vec<Line> = self.lines.into_values().collect();
         Version {
             valid: same.valid.clone(),
-            amount: instructions.iter().map(|line| line.count).sum(),
+            amount: instructions.iter().map(|line| line.executions.value).sum(),
             instructions,
             branches,
         }
@@ -135,14 +135,12 @@ impl<'a> Building<'a> {
                 text,
                 flow: found.flow,
                 block: None,
-                count: 0.0,
-                std_error: 0.0,
+                executions: Figure::default(),
                 samples: 0,
                 time: None,
                 cpi: None,
                 predictions: None,
                 source: None,
-                source_text: None,
                 linked: Vec::new(),
             };
             self.lines.insert(addr, line);
@@ -174,8 +172,7 @@ impl<'a> Building<'a> {
             for (instruction, at) in instructions.iter().zip(0..) {
                 let figure = found.map(|found| of_instruction(estimated, found, at));
                 if let Some((line, figure)) = self.lines.get_mut(&blocks.addr(*instruction)).zip(figure) {
-                    line.count += figure.value;
-                    line.std_error = line.std_error.hypot(figure.std_error);
+                    line.executions = line.executions.plus(figure);
                 }
             }
         }
@@ -241,11 +238,7 @@ impl<'a> Building<'a> {
     /// Divides the time of each line by its executions.
     fn divide(&mut self) {
         for line in self.lines.values_mut() {
-            let executions = Figure {
-                value: line.count,
-                std_error: line.std_error,
-            };
-            line.cpi = line.time.and_then(|time| cpi(time, executions));
+            line.cpi = line.time.and_then(|time| cpi(time, line.executions));
         }
     }
 

@@ -12,7 +12,7 @@ mod hottest;
 mod patched;
 mod versions;
 
-pub use annotated::{Annotated, Block, Branch, Line, Predictions, Version};
+pub use annotated::{Annotated, Block, Branch, Line, Predictions, SourceLine, Version};
 pub use code::Code;
 pub use disassembly::{disassembled, formatter, instruction, write_instruction};
 pub use find::{Found, NotFound, Query, find};

@@ -49,6 +49,7 @@ pub(super) fn mark(lines: &mut [Line], linked: &StaticText, module: &Module, dem
 mod tests {
     use super::*;
     use hbbp_code::blocks::Flow;
+    use hbbp_estimate::Figure;
     use hbbp_model::snapshot::ModuleKind;
 
     /// The first of the instructions that differ says what was there.
@@ -66,14 +67,12 @@ mod tests {
             text: String::new(),
             flow: Flow::Next,
             block: None,
-            count: 0.0,
-            std_error: 0.0,
+            executions: Figure::default(),
             time: None,
             cpi: None,
             predictions: None,
             samples: 0,
             source: None,
-            source_text: None,
             linked: Vec::new(),
         };
         // A retpoline became an LFENCE and an indirect jump; the static image has one call.

@@ -57,7 +57,9 @@ impl Sum {
             0.0
         };
         match block.method {
-            Method::Ebs => self.ebs.add(counts.chance.strata.of_block(part.block), amount, squares),
+            Method::Ebs => self
+                .ebs
+                .add(counts.chance.strata.of_block(part.block), amount, squares),
             Method::Lbr => {
                 self.lbr.add(amount, squares);
                 self.dispersed += amount * counts.chance.dispersion.of_block(part.block);
@@ -111,7 +113,10 @@ impl Sum {
             Some(relative) => lbr * self.dispersed * relative / counts.chance.effective_stacks.max(1.0),
             None => self.lbr.variance(counts.sampling.n_stacks),
         };
-        let of_model = counts.biases.skid.map_or(0.0, |skid| skid.variance(self.ebs.sum()));
+        let of_model = counts
+            .biases
+            .skid
+            .map_or(0.0, |skid| skid.variance(self.ebs.sum()));
         (self.ebs.variance(&strata.samples) + of_model + of_stacks) * counts.classes.ties.left(&self.tied)
     }
 }

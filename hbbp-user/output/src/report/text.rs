@@ -233,9 +233,9 @@ fn not_counted(all: &Accounting, wording: Wording) -> Vec<Step> {
         let stacks = "samples used only for their branch stacks";
         steps.push(step(Sign::Minus, all.stacks, stacks));
     }
-    if all.unexplained != 0 {
+    if all.unexplained() != 0 {
         let bug = "samples unaccounted for (a bug in hbbp-sys)".to_owned();
-        steps.push(Step(Sign::Minus, all.unexplained, bug));
+        steps.push(Step(Sign::Minus, all.unexplained(), bug));
     }
     steps
 }

@@ -145,9 +145,9 @@ pub(super) fn warnings(
         .into_iter()
         .partition(|miss| matches!(miss, Miss::Residual { .. }));
     let mut warnings: Vec<Warning> = residuals.into_iter().map(Warning::Missed).collect();
-    if accounting.unexplained != 0 {
+    if accounting.unexplained() != 0 {
         warnings.push(Warning::Unexplained {
-            n: accounting.unexplained,
+            n: accounting.unexplained(),
         });
     }
     let assignment = &analysis.counts.assignment;
@@ -246,7 +246,11 @@ fn of_estimate(analysis: &Analysis) -> Vec<Warning> {
         None if 0 < n_blocks => warnings.push(Warning::Biased { n_blocks }),
         Some(_) | None => {}
     }
-    let balanced = analysis.counts.biases.untied.filter(|_| analysis.counts.biases.flow.is_some());
+    let balanced = analysis
+        .counts
+        .biases
+        .untied
+        .filter(|_| analysis.counts.biases.flow.is_some());
     let lengths = balanced.map(|it| (it.per_branch, it.per_branch.abs() - 2.0 * it.error));
     if let Some((by, _)) = lengths.filter(|(by, certain)| 0.0 < *certain && LENGTHS < by.abs()) {
         warnings.push(Warning::Lengths { by });

@@ -126,8 +126,8 @@ impl Figures {
 fn figures(row: &Row<'_>, amount: f64) -> [String; N] {
     let mut cells = [const { String::new() }; N];
     let Row::Instruction(line) = row else { return cells };
-    if 0.0 < line.count && 0.0 < amount {
-        cells[PERCENT] = format!("{:.1}", 100.0 * line.count / amount);
+    if 0.0 < line.executions.value && 0.0 < amount {
+        cells[PERCENT] = format!("{:.1}", 100.0 * line.executions.value / amount);
     }
     let amount = |estimate: Option<Estimate>| estimate.map_or_else(String::new, |it| number(it.count));
     if let Some(Block {

@@ -162,7 +162,7 @@ impl<'a> LineJson<'a> {
             address: line.addr.to_string(),
             bytes: hex(&line.bytes),
             text: &line.text,
-            count: line.count,
+            count: line.executions.value,
             samples: line.samples,
             time: line.time.map(|time| TimeJson {
                 time: time.value,
@@ -174,7 +174,7 @@ impl<'a> LineJson<'a> {
                 wrong: it.wrong,
             }),
             block: line.block.map(BlockJson::new),
-            source_line: line.source.as_deref(),
+            source_line: line.source.as_ref().map(|source| source.place.as_str()),
             linked: &line.linked,
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn rows(version: &Version, shown: Shown) -> Vec<Row<'_>> {
     const WORTH_IT: usize = 4;
 
     let lines = &version.instructions;
-    let is_hot = |line: &Line| 0.0 < line.count || 0 < line.samples;
+    let is_hot = |line: &Line| 0.0 < line.executions.value || 0 < line.samples;
     let near = |at: usize| {
         let around = lines.get(at.saturating_sub(AROUND)..lines.len().min(at + AROUND + 1));
         around.is_some_and(|around| around.iter().any(is_hot))
@@ -57,7 +57,7 @@ pub(super) fn loops(version: &Version, rows: &[Row<'_>]) -> Vec<Span> {
             .ok();
         found
             .and_then(|at| version.instructions.get(at))
-            .is_some_and(|line| 0.0 < line.count)
+            .is_some_and(|line| 0.0 < line.executions.value)
     };
     let back = version.branches.iter().filter(|branch| branch.to <= branch.from);
     let taken = back.filter(|branch| ran(branch.from) && ran(branch.to) && branch.taken != Some(0));

@@ -10,7 +10,7 @@ use super::shown::{AnnotatedReport, Shown, share};
 use crate::report::look::{Look, Role};
 use crate::report::number::{columns, grouped, percent, scaled, seconds, several};
 use crate::report::page::Page;
-use hbbp_analysis::annotate::{Annotated, Line, Version};
+use hbbp_analysis::annotate::{Annotated, Line, SourceLine, Version};
 use hbbp_estimate::Unit;
 use hbbp_model::names::file_name;
 use hbbp_model::printable::harmless;
@@ -103,7 +103,7 @@ fn code(
 ) -> io::Result<()> {
     let rows = rows(version, shown);
     let arrows = drawn(loops(version, &rows), rows.len());
-    let counts = version.instructions.iter().map(|line| line.count);
+    let counts = version.instructions.iter().map(|line| line.executions.value);
     let hottest = counts.fold(0.0, f64::max);
     let figures = Figures::new(&rows, function.amount, page.look.width);
     let is_kernel = report
@@ -166,7 +166,7 @@ fn bracket(line: &Line, next: Option<&Row<'_>>) -> char {
 
 /// Half of the hottest count and more is hot, a tenth of it is warm, and what did not run is faint.
 fn heat(line: &Line, hottest: f64) -> Option<Role> {
-    match line.count / hottest {
+    match line.executions.value / hottest {
         share if 0.5 <= share => Some(Role::Hot),
         share if 0.1 <= share => Some(Role::Warm),
         share if 0.0 < share => None,
@@ -176,10 +176,12 @@ fn heat(line: &Line, hottest: f64) -> Option<Role> {
 
 /// Where the line is in the source, with its text where that is known: then its folders say less.
 fn source_line(line: &Line) -> String {
-    let at = line.source.as_deref().unwrap_or("");
-    match line.source_text.as_deref() {
-        Some(text) => format!("{}  {}", harmless(file_name(at)), harmless(text.trim())),
-        None => harmless(at),
+    let Some(SourceLine { place, text }) = &line.source else {
+        return String::new();
+    };
+    match text {
+        Some(text) => format!("{}  {}", harmless(file_name(place)), harmless(text.trim())),
+        None => harmless(place),
     }
 }
 

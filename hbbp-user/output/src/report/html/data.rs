@@ -166,14 +166,14 @@ impl Table<'_> {
         columns.unsigned("kind.len", self.kinds.keys.iter().map(|kind| u64::from(kind.2)));
         columns.unsigned(
             "instruction.kind",
-            self.instructions.iter().copied().map(u64::from),
+            self.instructions.kinds.iter().copied().map(u64::from),
         );
-        if !self.samples.is_empty() {
-            columns.double("instruction.amount", self.samples.iter().copied());
+        if !self.instructions.samples.is_empty() {
+            columns.double("instruction.amount", self.instructions.samples.iter().copied());
         }
-        columns.unsigned("instruction.numbers", self.numbers.iter().copied());
+        columns.unsigned("instruction.numbers", self.instructions.numbers.iter().copied());
         // Most branches stay in their function, and callees are often neighbours.
-        let calls = self.calls.iter();
+        let calls = self.instructions.calls.iter();
         let calls = calls.map(|(from, to)| zigzag(place(*from), place(*to)));
         columns.unsigned("instruction.functions", calls);
         let names = self.function_names(&functions);

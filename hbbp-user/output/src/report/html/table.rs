@@ -55,6 +55,19 @@ impl<K: Clone + Eq + std::hash::Hash> Numbers<K> {
     }
 }
 
+/// The columns of instructions.
+#[derive(Default)]
+pub(super) struct PageInstructions {
+    /// What each of them is.
+    pub(super) kinds: Vec<u32>,
+    /// What each of them has, where figures are samples.
+    pub(super) samples: Vec<f64>,
+    /// The values of their marks for numbers.
+    pub(super) numbers: Vec<u64>,
+    /// The functions of their marks, each after the one that it is named in.
+    pub(super) calls: Vec<(u32, u32)>,
+}
+
 /// The page while it is filled.
 pub(super) struct Table<'a> {
     pub(super) snapshot: &'a Snapshot,
@@ -68,14 +81,8 @@ pub(super) struct Table<'a> {
     /// One for each module, as it knows the names of branch targets.
     pub(super) formatters: HashMap<ModuleIdx, IntelFormatter>,
     pub(super) blocks: Vec<PageBlock>,
-    /// The kinds of all instructions of all blocks, one after the other.
-    pub(super) instructions: Vec<u32>,
-    /// What each of them has, where figures are samples.
-    pub(super) samples: Vec<f64>,
-    /// The values of their marks for numbers.
-    pub(super) numbers: Vec<u64>,
-    /// The functions of their marks, each after the one that it is named in.
-    pub(super) calls: Vec<(u32, u32)>,
+    /// Those of all blocks, one after the other.
+    pub(super) instructions: PageInstructions,
     /// Amounts by period, ring and class.
     pub(super) amounts: HashMap<(usize, Ring, u32), f64>,
 }
@@ -93,10 +100,7 @@ impl<'a> Table<'a> {
             kinds: Numbers::new(),
             formatters: HashMap::new(),
             blocks: Vec::new(),
-            instructions: Vec::new(),
-            samples: Vec::new(),
-            numbers: Vec::new(),
-            calls: Vec::new(),
+            instructions: PageInstructions::default(),
             amounts: HashMap::new(),
         }
     }
@@ -109,7 +113,7 @@ impl<'a> Table<'a> {
             if let (Some(text), Some(decoded)) = (text, decoded)
                 && 0.0 < block.chosen().count
             {
-                let before = self.instructions.len();
+                let before = self.instructions.kinds.len();
                 self.add(block, text, decoded);
                 self.add_samples(number, &analysis.counts, before);
                 self.add_periods(number, &analysis.counts, before);
@@ -142,15 +146,16 @@ impl<'a> Table<'a> {
         let mitigations = block_mitigations(module, text, first.offset as usize..end);
         for (at, instruction) in instructions.iter().enumerate() {
             let template = self.template(*instruction, text, module, decoded);
-            self.numbers.extend(template.numbers);
+            self.instructions.numbers.extend(template.numbers);
             for start in template.functions {
                 let called = self.functions.of((text.module, ImageAddr(start), true));
-                self.calls.push((function, called));
+                self.instructions.calls.push((function, called));
             }
             let mitigation = mitigations.get(at).copied().unwrap_or("none");
             let form = self.forms.of((instruction.form, instruction.flow, mitigation));
             let words = self.strings.of(template.text);
             self.instructions
+                .kinds
                 .push(self.kinds.of((words, form, instruction.len)));
         }
     }
@@ -160,8 +165,10 @@ impl<'a> Table<'a> {
         if counts.waited.is_none() {
             return;
         }
-        self.samples.resize(self.instructions.len(), 0.0);
-        let samples = self.samples.get_mut(before..).unwrap_or_default();
+        self.instructions
+            .samples
+            .resize(self.instructions.kinds.len(), 0.0);
+        let samples = self.instructions.samples.get_mut(before..).unwrap_or_default();
         for part in counts.parts_of(number) {
             let at = part.instruction.and_then(|at| samples.get_mut(at as usize));
             at.into_iter().for_each(|sum| *sum += part.count);
@@ -175,7 +182,7 @@ impl<'a> Table<'a> {
         };
         let first = counts.parts.partition_point(|part| part.block < number);
         let parts = counts.parts_of(number);
-        let kinds = self.instructions.get(before..).unwrap_or_default();
+        let kinds = self.instructions.kinds.get(before..).unwrap_or_default();
         for (part, index) in parts.iter().zip(first..) {
             let kinds = kinds.iter().zip(0..).filter(|(_, at)| part.is_of(*at));
             for (kind, _) in kinds {

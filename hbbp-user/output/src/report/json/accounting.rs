@@ -113,7 +113,7 @@ impl AccountingJson {
                 })
                 .collect(),
             stacks_only: all.stacks,
-            unexplained: i64::try_from(all.unexplained).unwrap_or(i64::MAX),
+            unexplained: i64::try_from(all.unexplained()).unwrap_or(i64::MAX),
             counted: RingsJson::from(all.counted),
             unresolved: unresolved
                 .map(|(why, n)| reason(why.id(), why.sentence(), *n))
