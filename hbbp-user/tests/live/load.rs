@@ -27,7 +27,7 @@ impl Load {
     }
 
     pub(crate) fn syscalls() -> Self {
-        Self::shell("exec dd if=/dev/urandom of=/dev/null bs=4k")
+        Self::shell(&format!("exec {SYSCALLS}"))
     }
 
     /// A process whose threads live for a moment.
@@ -40,16 +40,23 @@ impl Load {
         Self(Command::new(built(folder, "threads", text, &[])).spawn().unwrap())
     }
 
-    /// A compiler at work on a file of some thousand lines, over and over.
     pub(crate) fn compiler(folder: &Path) -> Self {
-        let source = folder.join("load.c");
-        let lines: String = (0..400)
-            .map(|i| format!("int f{i}(int a, int b) {{ int s = {i}; for (int i = 0; i < b; i++) s += a * i % (b + 1); return s; }}\n"))
-            .collect();
-        std::fs::write(&source, lines).unwrap();
-        let source = source.display();
-        Self::shell(&format!("while :; do cc -O2 -c {source} -o {source}.o; done"))
+        Self::shell(&compiling(folder))
     }
+}
+
+/// A command of the shell that makes system calls.
+pub(crate) const SYSCALLS: &str = "dd if=/dev/urandom of=/dev/null bs=4k";
+
+/// A command of the shell with a compiler at work on a file of some hundred functions, over and over.
+pub(crate) fn compiling(folder: &Path) -> String {
+    let source = folder.join("load.c");
+    let lines: String = (0..400)
+        .map(|i| format!("int f{i}(int a, int b) {{ int s = {i}; for (int i = 0; i < b; i++) s += a * i % (b + 1); return s; }}\n"))
+        .collect();
+    std::fs::write(&source, lines).unwrap();
+    let source = source.display();
+    format!("while :; do cc -O2 -c {source} -o {source}.o; done")
 }
 
 /// A program that the compiler makes of this text, with more options than those of threads.

@@ -85,8 +85,11 @@ impl Queue {
         put: impl FnOnce(&mut Worker) -> (Option<T>, Spent) + Send + 'static,
     ) -> Answer<T> {
         let (found, answer) = channel();
+        let all = Arc::clone(&self.spent);
         let question = move |worker: Option<&mut Worker>| {
             let (answer, spent) = worker.map_or((None, Spent::default()), put);
+            // Before the answer, so that whoever has it finds its cost.
+            add(&all, spent.cpu);
             // The caller may have stopped waiting.
             let _ = found.send(answer);
             spent
@@ -100,8 +103,7 @@ impl Queue {
             && let Some(worker) = worker.take()
         {
             let (questions, asked) = sync_channel(MAX_WAITING);
-            let spent = Arc::clone(&self.spent);
-            let work = move || put_all(&asked, worker, &spent);
+            let work = move || put_all(&asked, worker);
             if thread::Builder::new()
                 .name("files".to_owned())
                 .spawn(work)
@@ -123,7 +125,7 @@ impl Queue {
 }
 
 /// Passes questions to the worker until all senders are gone.
-fn put_all(asked: &Receiver<Waiting>, mut worker: Worker, spent: &AtomicU64) {
+fn put_all(asked: &Receiver<Waiting>, mut worker: Worker) {
     let began = Instant::now();
     let mut allowance = Allowance::default();
     let mut waiting: Vec<Waiting> = Vec::new();
@@ -149,7 +151,6 @@ fn put_all(asked: &Receiver<Waiting>, mut worker: Worker, spent: &AtomicU64) {
         }
         let cost = question(is_allowed.then_some(&mut worker));
         allowance.charge(user, cost, began.elapsed());
-        add(spent, cost.cpu);
     }
 }
 
