@@ -5,7 +5,7 @@ use std::mem;
 use super::raw::RawChain;
 use super::resolver::Resolver;
 use hbbp_model::addr::{Ring, Va};
-use hbbp_model::snapshot::fold::merge_rows;
+use hbbp_model::snapshot::row::merge_rows;
 use hbbp_model::snapshot::{ChainCount, ProcessIdx};
 
 impl Resolver {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use hbbp_analysis::mix::{Dimension, Mix, Query, analyse};
 use hbbp_estimate::{Rule, rule};
 use hbbp_model::addr::Ring;
-use hbbp_model::snapshot::fold::merge_rows;
+use hbbp_model::snapshot::row::merge_rows;
 use hbbp_model::snapshot::{BranchCount, Interval, IpCount, Process, ProcessIdx, Snapshot, StreamCount};
 
 use super::program;

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 use std::ops::Range;
 
-use super::fold::merge_rows;
+use super::row::merge_rows;
 use super::{CgroupIdx, Interval, Mapping, ModuleIdx, Process, ProcessIdx, Snapshot};
 use crate::addr::{ImageAddr, Ring, Va};
 

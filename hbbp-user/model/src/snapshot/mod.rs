@@ -21,6 +21,7 @@ pub mod loss;
 pub mod merge;
 mod module;
 mod process;
+pub mod row;
 pub mod run;
 mod shares;
 mod source_frames;

@@ -1,6 +1,6 @@
 //! What rows of all kinds have in common: groups, weights, and the room that they take.
 
-use crate::snapshot::fold::Row;
+use crate::snapshot::row::Row;
 use crate::snapshot::wire::malformed::{Capacity, Malformed};
 use crate::snapshot::wire::number::Reader;
 use crate::snapshot::{EventIdx, ProcessIdx};
