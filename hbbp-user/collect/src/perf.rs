@@ -3,6 +3,6 @@
 mod counting;
 mod descriptor;
 
-pub use counting::{Counting, Group};
-pub use descriptor::{Perf, Request, Stack, Target};
+pub(crate) use counting::{Counting, Group};
+pub(crate) use descriptor::{Perf, Request, Stack, Target};
 pub(crate) use descriptor::{SIDEBAND_BYTES, TEXT_RING_BYTES};

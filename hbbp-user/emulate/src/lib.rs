@@ -14,6 +14,5 @@ mod vectors;
 
 pub use end::End;
 pub use machine::{Branch, Limits, Machine};
-pub use memory::Memory;
 pub use value::Value;
 pub use vector::Vector;

@@ -32,7 +32,6 @@ mod tables;
 mod text_modules;
 mod unpacked;
 
-pub use attr::{Attr, Pmus};
 pub use entry_text::EntryText;
 pub use error::ImportError;
 pub use format::{Format, START, format_of};

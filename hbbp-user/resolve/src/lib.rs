@@ -31,7 +31,7 @@ pub mod raw;
 pub(crate) mod regular_file;
 mod resolver;
 pub mod source;
-pub mod text;
+pub(crate) mod text;
 pub mod user;
 
 pub use resolver::Resolver;

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::environment::{Environment, OfferHere, first_refusal};
 use access::{btf, kernel, paranoia, privileges, ring_memory, sideband};
 use counters::{branches, counters, names, step, watchdog};
-pub use finding::{Finding, Status};
+pub(crate) use finding::{Finding, Status};
 use finding::{missing, ok};
 use hbbp_collect::event;
 use hbbp_collect::object::{Constants, MapSizes, Object};

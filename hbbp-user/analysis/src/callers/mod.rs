@@ -16,7 +16,7 @@ use hbbp_estimate::Waits;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::EventUnit;
 use walk::Walker;
-pub use walk::{At, Ends};
+pub(crate) use walk::{At, Ends};
 
 /// The time of call chains.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,4 +117,4 @@ impl Callers {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub(crate) mod tests;

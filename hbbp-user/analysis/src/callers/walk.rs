@@ -17,7 +17,7 @@ use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::Snapshot;
 
 /// An instruction, by its text and its index there.
-pub type At = (TextIdx, u32);
+pub(crate) type At = (TextIdx, u32);
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -27,7 +27,6 @@ pub use group::{Group, Level};
 use hbbp_estimate::{Rule, Unit};
 use hbbp_model::advice::{Advice, Advised};
 use hbbp_model::snapshot::{Snapshot, SourceLocations};
-pub use pairs::{Pair, Pairs};
 pub use sampling::{Sampling, Served, Unserved};
 use sums::Sums;
 

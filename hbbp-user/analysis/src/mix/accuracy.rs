@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The error of one key, such as a mnemonic.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeyError {
+pub(crate) struct KeyError {
     /// The key.
     pub key: String,
     /// Reference value, in executions.
@@ -20,7 +20,7 @@ pub struct KeyError {
 
 /// The errors of a mix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Accuracy {
+pub(crate) struct Accuracy {
     /// Every key that either side has, sorted by key.
     pub keys: Vec<KeyError>,
 }
@@ -69,7 +69,7 @@ impl Accuracy {
 /// The accuracy error of block counts, as a fraction; `None` without any reference.
 ///
 /// `blocks` are (instructions in the block, reference executions, measured executions) of every block of either side.
-pub fn block_error(blocks: impl IntoIterator<Item = (u32, f64, f64)>) -> Option<f64> {
+pub(crate) fn block_error(blocks: impl IntoIterator<Item = (u32, f64, f64)>) -> Option<f64> {
     let (mut deviations, mut instructions) = (0.0, 0.0);
     for (length, reference, measured) in blocks {
         deviations += f64::from(length) * (measured - reference).abs();

@@ -391,7 +391,7 @@ fn joined(axes: &[Axis], form: &[String], location: &[String]) -> Vec<String> {
 }
 
 /// The mnemonic of each form of a map, by its index; empty for bytes that are no instruction.
-pub fn mnemonics(map: &BlockMap) -> Vec<String> {
+pub(crate) fn mnemonics(map: &BlockMap) -> Vec<String> {
     // The control flow does not affect the mnemonic.
     let class = |form| Class::of(form, Flow::Next);
     let mnemonic = |form| class(form).map(|class| class.mnemonic).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit {
+pub(crate) struct Limit {
     /// Which figures are beyond it.
     pub side: Side,
     /// 0.01 of 1 %; finite.
@@ -11,7 +11,7 @@ pub struct Limit {
 
 /// The side of a limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
+pub(crate) enum Side {
     /// `>`.
     Above,
     /// `<`.

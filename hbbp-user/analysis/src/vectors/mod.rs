@@ -12,7 +12,7 @@
 //! of its errors, such as those of the oldest slot, holds for them.
 
 mod by_slice;
-pub mod clusters;
+pub(crate) mod clusters;
 pub mod lines;
 mod places;
 pub mod plot;

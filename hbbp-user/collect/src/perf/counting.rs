@@ -11,7 +11,7 @@ use hbbp_model::addr::Ring;
 
 /// What to count without samples.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Counting {
+pub(crate) struct Counting {
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// `perf_event_attr.config`.
@@ -22,7 +22,7 @@ pub struct Counting {
 
 /// What the events of a group counted, and for how long in ns.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Group {
+pub(crate) struct Group {
     /// Time that they were enabled.
     pub enabled: u64,
     /// Time that they had counters.

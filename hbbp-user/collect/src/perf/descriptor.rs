@@ -60,7 +60,7 @@ impl Stack {
 
 /// Where to sample.
 #[derive(Debug)]
-pub enum Target<'a> {
+pub(crate) enum Target<'a> {
     /// All tasks of one CPU.
     Cpu(u32),
     /// One task and all that it will create, on any CPU.
@@ -73,7 +73,7 @@ pub enum Target<'a> {
 
 /// An opened event; closing it detaches its program.
 #[derive(Debug)]
-pub struct Perf {
+pub(crate) struct Perf {
     pub(super) fd: OwnedFd,
     pub(super) cpu: Option<u32>,
 }

@@ -34,7 +34,7 @@ use crate::functions::{Functions, MAX_DEBUG_FILES};
 use crate::layout::ElfError;
 use crate::perf_map::PerfMap;
 
-pub use parsed::{Layout, Parsed};
+pub(crate) use parsed::{Layout, Parsed};
 pub use queue::Answer;
 use queue::{Queue, add};
 pub use socket::{receive, send};

@@ -8,7 +8,7 @@ use crate::layout::{ElfError, ElfLayout, read_layout};
 use crate::perf_map::{PerfMap, read_perf_map};
 
 /// What is found in files.
-pub trait Parsed: Sized {
+pub(crate) trait Parsed: Sized {
     /// Its number in a question.
     const QUESTION: u8;
 
@@ -23,7 +23,7 @@ pub trait Parsed: Sized {
 }
 
 /// The layout of an ELF file without its sections, which only its functions are found by.
-pub type Layout = Result<ElfLayout, ElfError>;
+pub(crate) type Layout = Result<ElfLayout, ElfError>;
 
 impl Parsed for Functions {
     const QUESTION: u8 = 2;

@@ -36,7 +36,7 @@ pub(crate) use clusters::{clustered, independent};
 pub use correction::Corrections;
 pub use dispersion::Dispersion;
 pub(super) use effective::Moved;
-pub use spread::Spread;
+pub(crate) use spread::Spread;
 pub(super) use spread::of_blocks;
 pub(crate) use strata::Strata;
 pub use sum::Sum;

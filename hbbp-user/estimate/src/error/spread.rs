@@ -9,7 +9,7 @@ const ENOUGH: u32 = 16;
 
 /// How much something differs from replicate to replicate.
 #[derive(Clone, Debug, Default)]
-pub struct Spread {
+pub(crate) struct Spread {
     amounts: ByPhase,
     shown: u32,
 }

@@ -10,10 +10,10 @@
 //! 20261122T150000.012Z+3600.1s.17-76.hbbp     the hour that was merged of intervals 17 to 76
 //! ```
 
-pub mod folder;
+pub(crate) mod folder;
 pub mod name;
 pub mod plan;
-pub mod range;
+pub(crate) mod range;
 pub mod read;
 
 pub use folder::{Folder, Listing, is_folder_of_segments};

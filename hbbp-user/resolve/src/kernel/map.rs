@@ -14,7 +14,7 @@ use super::kallsyms::Kallsyms;
 use super::kcore::TEXT_AREA;
 use super::modules::LoadedModule;
 use super::names::{MODULE_AREA_END, area, named_by_symbol, tagged_runs, written};
-pub use super::region::{KERNEL, KernelModule, KernelModuleIdx, Region, Regions};
+pub(crate) use super::region::{KERNEL, KernelModule, KernelModuleIdx, Region, Regions};
 
 const PAGE: u64 = 4096;
 /// Regions that may overlap one address: parts of modules and freed programs.

@@ -4,14 +4,14 @@ use hbbp_model::addr::Va;
 use hbbp_model::snapshot::ModuleKind;
 
 /// Name of the kernel image.
-pub const KERNEL: &str = "[kernel]";
+pub(crate) const KERNEL: &str = "[kernel]";
 
 /// Index of a module of this map.
-pub type KernelModuleIdx = usize;
+pub(crate) type KernelModuleIdx = usize;
 
 /// A module of ring 0.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct KernelModule {
+pub(crate) struct KernelModule {
     /// Its name: `[kernel]`, that of a kernel module, of a BPF program, of an area.
     pub name: String,
     /// Its sort.
@@ -42,7 +42,7 @@ impl KernelModule {
 
 /// Which regions belong to a module.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Regions {
+pub(crate) enum Regions {
     /// All regions of its name, such as the parts of a kernel module.
     OfName,
     /// One: memory of BPF programs is used again, under whatever name.

@@ -14,7 +14,7 @@ use hbbp_model::addr::ImageAddr;
 
 /// A change of text.
 #[derive(Debug)]
-pub enum Change<'a> {
+pub(crate) enum Change<'a> {
     /// A record notifies of this patch, which is valid from the interval on.
     Notified(&'a Poke, u32),
     /// The text was read again.
@@ -23,7 +23,7 @@ pub enum Change<'a> {
 
 /// What is known when text is read again.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// Time of the reading in ns.
     pub time: u64,
     /// The interval that a change without a record belongs to.
@@ -36,7 +36,7 @@ pub struct Known<'a> {
 
 /// A reading of the ranges of a module that were hit, as far as it differs from what is known.
 #[derive(Debug, Default)]
-pub struct Live {
+pub(crate) struct Live {
     /// Ranges that were first read since this reading were left out.
     fresh: Option<u64>,
     /// The bytes of those that differ, or wait for a record since they did, by their starts in their order.

@@ -11,9 +11,9 @@ mod emit;
 mod follow;
 mod keep;
 mod module_text;
-pub mod ranges;
-pub mod reading;
-pub mod versions;
+pub(crate) mod ranges;
+pub(crate) mod reading;
+pub(crate) mod versions;
 
-pub use self::follow::{Change, Known, Live};
+pub(crate) use self::follow::{Change, Known, Live};
 pub(crate) use self::module_text::{Covered, ModuleText};

@@ -18,7 +18,7 @@ use hbbp_model::addr::ImageAddr;
 
 /// A patch as its record describes it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Poke {
+pub(crate) struct Poke {
     /// Time in ns.
     pub time: u64,
     /// First byte.
@@ -34,7 +34,7 @@ const STEPS: u64 = 20_000_000;
 
 /// Whether the kernel notifies of its patches.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Records {
+pub(crate) enum Records {
     /// No notification came yet: perhaps none ever does.
     #[default]
     NoneYet,

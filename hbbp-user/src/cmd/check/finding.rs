@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Status of a finding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub(crate) enum Status {
     /// Available.
     Ok,
     /// Available with a limit that the text states.
@@ -16,7 +16,7 @@ pub enum Status {
 
 /// The result of one check.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// Stable name.
     pub id: &'static str,
     /// Its status.

@@ -16,12 +16,12 @@
 
 mod budget_watch;
 mod collection;
-pub mod counters;
+pub(crate) mod counters;
 mod keeper;
 mod memory;
 mod metrics;
 mod served;
-pub mod server;
+pub(crate) mod server;
 mod service_log;
 mod work;
 

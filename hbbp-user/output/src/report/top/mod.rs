@@ -15,6 +15,5 @@ mod table;
 pub use draw::draw;
 pub use figures::{Facts, Figures};
 pub use plain::write_plain;
-pub use row::Row;
 pub use screen::{Asked, Rings, Screen, Tab};
 pub use table::Table;
