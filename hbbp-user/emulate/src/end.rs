@@ -32,7 +32,7 @@ pub enum End {
     /// The address of a store is unknown.
     #[error("a store's address depends on a value that is unknown")]
     UnknownAddress,
-    /// The page of this address has the next instruction; emulation may go on with [`crate::Memory::add_text`].
+    /// The page of this address has the next instruction; emulation may go on with [`Memory::add_text`](crate::memory::Memory::add_text).
     #[error("the text at {0:#x} was not read")]
     TextNotRead(u64),
     /// Text that changes itself.

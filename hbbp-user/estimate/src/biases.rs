@@ -1,4 +1,4 @@
-//! What the methods err by that is no chance.
+//! What the methods err by beside chance.
 
 use super::bias::Bias;
 use super::error::Corrections;

@@ -46,7 +46,7 @@ pub struct BlockCounts {
     pub streams: Vec<Stream>,
     /// Taken branches that one of these streams ended with and another one began after, sorted by (target, source).
     pub branches: Vec<TakenBranch>,
-    /// What the methods err by that is no chance.
+    /// What the methods err by beside chance.
     pub biases: Biases,
     /// How much was sampled.
     pub sampling: Sampling,

@@ -13,7 +13,7 @@ use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::Counter;
 use hbbp_model::snapshot::{
     BranchCount, CgroupIdx, ClassCount, Event, EventIdx, EventUnit, HostFacts, InstructionClass, Interval,
-    IpCount, KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, OwnCost, Period,
+    IpCount, KernelTextSource, Loss, Losses, Mapping, Module, ModuleIdx, ModuleKind, Overhead, Period,
     Process, ProcessIdx, Run, Snapshot, StreamCount, Symbol, Text, Thread, Turns,
 };
 
@@ -242,10 +242,10 @@ fn measured_by(event: Event) -> Snapshot {
             notes: Vec::new(),
             unmeasured: Default::default(),
             without_executions: String::new(),
-            own: OwnCost {
+            overhead: Overhead {
                 cpu: 3_000_000,
                 memory: 24_500_000,
-                ..OwnCost::default()
+                ..Overhead::default()
             },
         },
         modules: vec![

@@ -11,7 +11,7 @@ use hbbp_model::addr::{ImageAddr, Ring, Va};
 use hbbp_model::snapshot::run::{Counter, CpuBudget, RunTime};
 use hbbp_model::snapshot::{
     BranchCount, CgroupIdx, ChainCount, ClassCount, Event, EventIdx, EventUnit, HostFacts, InstructionClass,
-    Interval, IpCount, KernelTextSource, Mapping, Module, ModuleIdx, ModuleKind, OwnCost, Period, Process,
+    Interval, IpCount, KernelTextSource, Mapping, Module, ModuleIdx, ModuleKind, Overhead, Period, Process,
     ProcessIdx, Run, Snapshot, StaticBranch, StreamCount, Symbol, Text, Thread, Turns,
 };
 
@@ -146,7 +146,7 @@ fn run(n_events: usize) -> impl Strategy<Value = Run> {
                 without_executions: notes.concat(),
                 unmeasured: notes.iter().map(|note| (note.clone(), numbers.2)).collect(),
                 notes,
-                own: OwnCost {
+                overhead: Overhead {
                     cpu: numbers.3,
                     memory: numbers.4,
                     sampling: numbers.4 ^ numbers.3,

@@ -231,7 +231,7 @@ fn assert_bounded(runs: &[Snapshot]) {
         .iter()
         .map(|run| run.losses.get(Loss::FunctionsGivenUp))
         .sum();
-    let own_cpu: u64 = runs.iter().map(|run| run.run.own.cpu).sum();
+    let own_cpu: u64 = runs.iter().map(|run| run.run.overhead.cpu).sum();
     println!(
         "{given_up} files without function names, {} ms of CPU time",
         own_cpu / 1_000_000

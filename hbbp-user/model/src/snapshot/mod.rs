@@ -38,6 +38,6 @@ pub use index::{CgroupIdx, EventIdx, ModuleIdx, ProcessIdx};
 pub use loss::{Loss, Losses};
 pub use module::{Module, ModuleKind, StaticBranch, Symbol, Text, hex};
 pub use process::{Mapping, Process, Thread};
-pub use run::{Event, EventUnit, HostFacts, KernelTextSource, OwnCost, Period, Run};
+pub use run::{Event, EventUnit, HostFacts, KernelTextSource, Overhead, Period, Run};
 pub use source_frames::{Frame, Frames, NameIdx, SourceFrames, StackIdx};
 pub use source_location::{SourceLocation, SourceLocations};

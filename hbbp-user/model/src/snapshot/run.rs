@@ -32,7 +32,7 @@ pub struct Run {
     /// The time that was not measured, in ns, according to a note; [`Self::WHOLE`] if the whole run is affected.
     pub unmeasured: BTreeMap<String, u64>,
     /// What the measurement itself cost.
-    pub own: OwnCost,
+    pub overhead: Overhead,
 }
 
 impl Run {
@@ -75,7 +75,7 @@ pub struct HostFacts {
 
 /// What a measurement takes of the machine that it measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OwnCost {
+pub struct Overhead {
     /// CPU time of the tool's user half from its start until the profile was complete, in ns: loading the programs,
     /// measuring and resolving. Saving the profile and reporting on it are not included.
     pub cpu: u64,
@@ -93,7 +93,7 @@ pub struct OwnCost {
 pub struct CpuBudget {
     /// Parts per million of the time of all CPUs.
     pub share: u32,
-    /// Where the run time of the programs in [`OwnCost::sampling`] comes from; that of interrupts and
+    /// Where the run time of the programs in [`Overhead::sampling`] comes from; that of interrupts and
     /// records is always estimated.
     pub programs: RunTime,
 }

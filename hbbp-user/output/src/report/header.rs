@@ -101,7 +101,7 @@ pub(super) fn facts(
     );
     facts.push(("kernel text", kernel_text_in_words(&run.kernel_text)));
     // What another tool recorded has cost this one nothing.
-    if 0 < run.own.cpu {
+    if 0 < run.overhead.cpu {
         facts.push(("overhead", overhead_in_words(run)));
     }
     facts.extend(guests_in_words(of_guests(run), of_all_cpus(run)).map(|guests| ("guests", guests)));
@@ -268,23 +268,23 @@ fn overhead_in_words(run: &Run) -> String {
         Some(share) => format!(" ({} % of all CPUs)", percent(share)),
         None => String::new(),
     };
-    let (cpu, memory) = (seconds(run.own.cpu, 3), bytes(run.own.memory));
-    let budget = run.own.budget.map_or_else(String::new, |budget| {
-        let all = of_machine(run.own.cpu.saturating_add(run.own.sampling));
+    let (cpu, memory) = (seconds(run.overhead.cpu, 3), bytes(run.overhead.memory));
+    let budget = run.overhead.budget.map_or_else(String::new, |budget| {
+        let all = of_machine(run.overhead.cpu.saturating_add(run.overhead.sampling));
         let how = match budget.programs {
             RunTime::Measured => "interrupts and records estimated",
             RunTime::Estimated => "estimated",
         };
         format!(
             "; with {} s of sampling ({how}) {} of a budget of {} %",
-            seconds(run.own.sampling, 3),
+            seconds(run.overhead.sampling, 3),
             all.trim_start(),
             percent(f64::from(budget.share) / 1e6)
         )
     });
     format!(
         "{cpu} s CPU time before this report{}, {memory} memory{budget}",
-        of_machine(run.own.cpu)
+        of_machine(run.overhead.cpu)
     )
 }
 
@@ -298,7 +298,7 @@ fn utc(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use hbbp_model::snapshot::run::Counter;
-    use hbbp_model::snapshot::{HostFacts, OwnCost};
+    use hbbp_model::snapshot::{HostFacts, Overhead};
 
     use super::*;
 
@@ -374,10 +374,10 @@ mod tests {
         let run = Run {
             host: four_cpus(),
             duration: 10_000_000_000,
-            own: OwnCost {
+            overhead: Overhead {
                 cpu: 20_000_000,
                 memory: 1 << 24,
-                ..OwnCost::default()
+                ..Overhead::default()
             },
             ..Run::default()
         };

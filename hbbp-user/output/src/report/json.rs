@@ -293,12 +293,12 @@ impl<'a> RunJson<'a> {
             started: run.started,
             duration: run.duration,
             kernel_text: KernelTextJson { source, path },
-            own_cpu: run.own.cpu,
+            own_cpu: run.overhead.cpu,
             guests: Some(of_guests(run)).filter(|guests| 0 < *guests),
-            own_memory: run.own.memory,
-            budget: run.own.budget.map(|budget| BudgetJson {
+            own_memory: run.overhead.memory,
+            budget: run.overhead.budget.map(|budget| BudgetJson {
                 share: f64::from(budget.share) / 1e6,
-                sampling: run.own.sampling,
+                sampling: run.overhead.sampling,
                 programs_measured: budget.programs == RunTime::Measured,
             }),
         }

@@ -129,8 +129,8 @@ impl Budget {
         self.runs = runs;
         self.sampling = self.sampling.saturating_add(time);
         let records = self.records - std::mem::replace(&mut self.records_taken, self.records);
-        run.own.sampling = time.saturating_add(records);
-        run.own.budget = Some(CpuBudget {
+        run.overhead.sampling = time.saturating_add(records);
+        run.overhead.budget = Some(CpuBudget {
             share: self.share,
             programs,
         });

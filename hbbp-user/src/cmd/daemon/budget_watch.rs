@@ -45,9 +45,9 @@ impl BudgetWatch {
 
 /// What was taken, and what may be, in percent of the time of all CPUs; `None` without a budget.
 fn spent(run: &Run) -> Option<(f64, f64)> {
-    let budget = f64::from(run.own.budget.as_ref()?.share) / 1e4;
+    let budget = f64::from(run.overhead.budget.as_ref()?.share) / 1e4;
     let all = run.duration as f64 * f64::from(run.host.n_cpus.max(1));
-    let own = run.own.cpu.saturating_add(run.own.sampling) as f64;
+    let own = run.overhead.cpu.saturating_add(run.overhead.sampling) as f64;
     (0.0 < all).then(|| (100.0 * own / all, budget))
 }
 
@@ -55,7 +55,7 @@ fn spent(run: &Run) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
     use hbbp_model::snapshot::run::{CpuBudget, RunTime};
-    use hbbp_model::snapshot::{HostFacts, OwnCost};
+    use hbbp_model::snapshot::{HostFacts, Overhead};
 
     /// An interval of five seconds on two CPUs that took these parts of its budget.
     fn interval(user: f64, sampling: f64) -> Run {
@@ -72,7 +72,7 @@ mod tests {
                 n_cpus: 2,
                 ..HostFacts::default()
             },
-            own: OwnCost {
+            overhead: Overhead {
                 cpu: part(user),
                 memory: 0,
                 sampling: part(sampling),
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn without_a_budget_or_time_nothing_is_missed() {
         let without = |mut run: Run| {
-            run.own.budget = None;
+            run.overhead.budget = None;
             run
         };
         assert_eq!(

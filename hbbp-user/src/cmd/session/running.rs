@@ -302,8 +302,8 @@ impl Session {
         snapshot.fit();
         let own_cpu = read_own_cpu().saturating_add(self.parser.spent());
         let before = mem::replace(&mut self.since_last.own_cpu, own_cpu);
-        snapshot.run.own.cpu = own_cpu.saturating_sub(before);
-        snapshot.run.own.memory = read_own_memory();
+        snapshot.run.overhead.cpu = own_cpu.saturating_sub(before);
+        snapshot.run.overhead.memory = read_own_memory();
         snapshot
     }
 

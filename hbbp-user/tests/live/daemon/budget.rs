@@ -52,8 +52,8 @@ fn periods_follow_the_budget_and_sums_close() {
     assert!(2 * first < period(&segments[3].1), "{}", period(&segments[3].1));
     for (path, run) in &segments {
         let (event, period) = (&run.run.events[0], period(run));
-        let budget = run.run.own.budget.unwrap();
-        let has_cost = 0 < run.run.own.sampling || event.runs == 0;
+        let budget = run.run.overhead.budget.unwrap();
+        let has_cost = 0 < run.run.overhead.sampling || event.runs == 0;
         assert!(budget.share == 10 && has_cost, "{budget:?}");
         for counter in &event.counters {
             // A change of the period is exact, as the counter is stopped.

@@ -70,13 +70,13 @@ pub(super) fn booted(snapshot: &Snapshot) -> u64 {
 pub(super) fn add(run: &mut Run, next: Run) {
     run.duration = run.duration.saturating_add(next.duration);
     run.host.n_cpus = run.host.n_cpus.max(next.host.n_cpus);
-    run.own.cpu = run.own.cpu.saturating_add(next.own.cpu);
-    run.own.memory = run.own.memory.max(next.own.memory);
-    run.own.sampling = run.own.sampling.saturating_add(next.own.sampling);
-    run.own.budget = run
-        .own
+    run.overhead.cpu = run.overhead.cpu.saturating_add(next.overhead.cpu);
+    run.overhead.memory = run.overhead.memory.max(next.overhead.memory);
+    run.overhead.sampling = run.overhead.sampling.saturating_add(next.overhead.sampling);
+    run.overhead.budget = run
+        .overhead
         .budget
-        .zip(next.own.budget)
+        .zip(next.overhead.budget)
         .map(|(budget, next)| larger_budget(budget, next));
     for note in next.notes {
         if !run.notes.contains(&note) {

@@ -7,7 +7,7 @@ use super::malformed::Malformed;
 use crate::addr::Ring;
 use crate::snapshot::Losses;
 use crate::snapshot::run::{
-    Counter, CpuBudget, Event, EventUnit, HostFacts, KernelTextSource, OwnCost, Period, Run, RunTime,
+    Counter, CpuBudget, Event, EventUnit, HostFacts, KernelTextSource, Overhead, Period, Run, RunTime,
 };
 
 /// The section `run`.
@@ -172,12 +172,12 @@ impl From<&Run> for RunSection {
             notes: run.notes.clone(),
             unmeasured: run.unmeasured.clone(),
             without_executions: run.without_executions.clone(),
-            own_cpu: run.own.cpu,
-            own_memory: run.own.memory,
-            own_sampling: run.own.sampling,
-            budget: run.own.budget.map(|budget| budget.share),
+            own_cpu: run.overhead.cpu,
+            own_memory: run.overhead.memory,
+            own_sampling: run.overhead.sampling,
+            budget: run.overhead.budget.map(|budget| budget.share),
             measured_programs: run
-                .own
+                .overhead
                 .budget
                 .is_some_and(|budget| budget.programs == RunTime::Measured),
             classes: run.classes.iter().map(ClassMessage::from).collect(),
@@ -222,7 +222,7 @@ impl TryFrom<RunSection> for Run {
             notes: section.notes,
             unmeasured: section.unmeasured,
             without_executions: section.without_executions,
-            own: OwnCost {
+            overhead: Overhead {
                 cpu: section.own_cpu,
                 memory: section.own_memory,
                 sampling: section.own_sampling,

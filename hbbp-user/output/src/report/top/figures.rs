@@ -92,7 +92,7 @@ impl<'a> Figures<'a> {
             reached,
             complete: due.map(|due| part(reached as f64, due as f64).min(1.0)),
             lost: self.snapshot.losses.total(LossUnit::Sample) + unresolved,
-            overhead: part(run.own.cpu as f64, of_machine),
+            overhead: part(run.overhead.cpu as f64, of_machine),
             unit: mix.unit,
             rings: [Ring::Kernel, Ring::User].map(|ring| ring_share(&mix, ring)),
         }

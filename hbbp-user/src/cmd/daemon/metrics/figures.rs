@@ -226,12 +226,14 @@ impl Figures {
         }
         let run = &snapshot.run;
         self.measured.inc_by(run.duration as f64 / S);
-        self.own.cpu.inc_by(run.own.cpu as f64 / S);
-        self.own.sampling.inc_by(run.own.sampling as f64 / S);
-        self.own
-            .budget
-            .set(run.own.budget.map_or(0.0, |budget| f64::from(budget.share) / 1e6));
-        self.own.memory.set(run.own.memory as f64);
+        self.own.cpu.inc_by(run.overhead.cpu as f64 / S);
+        self.own.sampling.inc_by(run.overhead.sampling as f64 / S);
+        self.own.budget.set(
+            run.overhead
+                .budget
+                .map_or(0.0, |budget| f64::from(budget.share) / 1e6),
+        );
+        self.own.memory.set(run.overhead.memory as f64);
         self.interval.last_length.set(run.duration as f64 / S);
         self.interval.last_start.set(run.started as f64 / S);
     }
