@@ -1,9 +1,9 @@
 //! Call chains: who called the code that a sample of time is of, as the kernel unwinds it.
 //!
 //! The table of chains is filled as the count map is ([`crate::count_map`]): a chain has a few slots, which are claimed
-//! by a compare-and-exchange and never freed while programs use the table. It is our own, and no map of stack traces:
-//! in one of these a chain has a single slot, which another may occupy, it is emptied by a syscall for each chain, and
-//! no map is deeper than `kernel.perf_event_max_stack` (kernel/bpf/stackmap.c, `stack_map_alloc`).
+//! by a compare-and-exchange and never freed while programs use the table. It is our own, and not a map of stack
+//! traces. In such a map a chain has a single slot, which another may occupy, and a syscall for each chain empties it.
+//! No such map is deeper than `kernel.perf_event_max_stack` (kernel/bpf/stackmap.c, `stack_map_alloc`).
 
 use crate::key::Tally;
 

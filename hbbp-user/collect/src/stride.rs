@@ -184,8 +184,8 @@ impl Stride {
     /// Samples between two changes at the least: what a change loses is then one part in two thousand at the most.
     const LONG: u64 = 1_000;
 
-    /// Periods stay within this part of the nominal one, on either side: enough that a loop which keeps step with one of
-    /// them is out of step with the next after a few samples, and too little to matter for how many there are.
+    /// Periods stay within this part of the nominal one, on either side. That is enough for a loop in step with one of
+    /// them to be out of step with the next after a few samples. It is too little to matter for the number of samples.
     const PART: u64 = 128;
 
     fn new(period: u64, cpu: u32) -> Self {

@@ -78,8 +78,9 @@ pub(super) fn balanced(
     let is_suspect = SUSPECT * by_chance < beyond || is_off;
     let is_small = graph.streams.len() <= MOST;
     let due_to_chance = basis.runs(Stage::Chance) && is_small && STACKS <= branches.stacks;
-    // What other events than taken branches triggered was weighed when it was imported. To balance it as well was worse on the
-    // recording of a Skylake with exact counts (1.37 against 0.96 % distance) and in three of four loads of the emulated machine.
+    // What other events than taken branches triggered was weighed when it was imported. Balancing it as well was worse on the
+    // recording of a Skylake with exact counts (1.37 against 0.96 % distance). It was also worse in three of four loads of the
+    // emulated machine.
     let balances = basis.assignment.unit == Unit::Executions
         && basis.runs(Stage::Balance)
         && (is_suspect || due_to_chance)

@@ -47,8 +47,8 @@ const ROUNDS: u32 = 16;
 /// 1.88 %: chance grows from round to round.
 const ROUNDS_FROM_TIMES: u32 = 8;
 
-/// Stacks of average weight that each class is given in addition to its own, so that a branch which triggered a few
-/// stacks and is frequent elsewhere does not blow these up: with less, chance grows from round to round.
+/// Stacks of average weight that each class is given in addition to its own. Without them, a branch which triggered a
+/// few stacks and is frequent elsewhere would blow these up. With less, chance grows from round to round.
 const PRIOR_STACKS: f64 = 30.0;
 
 /// Distinct branches that are kept: the same number as of an interval.

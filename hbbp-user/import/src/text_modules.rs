@@ -1,8 +1,8 @@
 //! Addresses for files that a text names by their build ids or paths, with addresses as the files state them.
 //!
 //! Counts hold addresses as executed. Such a text has none, so each file gets a range of its own, above all addresses
-//! that a program can have, and addresses without a file stay as they are. Where a text has mappings, its addresses are those
-//! of processes, and paths after them say nothing new.
+//! that a program can have. Addresses without a file stay as they are. Where a text has mappings, its addresses are those of
+//! processes, and paths after them say nothing new.
 
 use std::collections::HashSet;
 

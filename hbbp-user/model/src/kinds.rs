@@ -2,9 +2,9 @@
 //!
 //! The kinds are those that optimization manuals distinguish. Their times in cycles are starting points, which a
 //! recording overrides (`import` and `estimate`), and only ratios matter. They are latencies of Intel's big cores in
-//! round numbers, from the Intel 64 and IA-32 Architectures Optimization Reference Manual, appendix on latency and
-//! throughput, and from Agner Fog's instruction tables; where latency and throughput differ much, as for loads, a
-//! number between the two.
+//! round numbers. Their sources are the Intel 64 and IA-32 Architectures Optimization Reference Manual, appendix on
+//! latency and throughput, and Agner Fog's instruction tables. Where latency and throughput differ much, as for loads,
+//! the time is between the two.
 
 use hbbp_decode::Modern;
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};

@@ -155,8 +155,8 @@ impl Resolver {
         self.user.ended()
     }
 
-    /// Puts a snapshot together of what came since the last call; `run` are the facts of that time, to which the source of
-    /// kernel text and what is to be said of text and files are added, with advice in these words.
+    /// Puts a snapshot together of what came since the last call. `run` are the facts of that time; the source of kernel
+    /// text and notes on text and files are added to them, with advice in these words.
     ///
     /// What is known of the machine stays: symbols, processes, mappings, open files. Text is read anew where it is hit next.
     pub fn take(&mut self, mut run: Run, wording: Wording) -> Snapshot {

@@ -43,7 +43,7 @@ pub(super) struct RecordArgs {
     /// counters follow tasks (--pid, a command) it stays there, as such counters cannot change.
     #[arg(long, hide_short_help = true)]
     rings_apart: bool,
-    /// Take call chains with the samples of time (implies --time), so that `report --view loops` charges the time of what was
+    /// Take call chains with the samples of time (implies --time). `report --view loops` then charges the time of what was
     /// called to the loops and lines that called it. User code must keep frame pointers; where it keeps none, callers are not
     /// known.
     #[arg(long, hide_short_help = true)]

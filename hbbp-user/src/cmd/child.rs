@@ -84,8 +84,8 @@ fn hold(mut pid: PipeWriter, mut go: PipeReader, parents_end: RawFd) -> impl FnM
         unblock_signals()?;
         let held = pid.write_all(&std::process::id().to_ne_bytes());
         if held.and_then(|()| go.read_exact(&mut [0])).is_err() {
-            // The parent gave up. An error would be reported to it through a pipe of the standard library, which aborts with a
-            // message of its own where the pipe has no reader any more.
+            // The parent gave up. An error would be reported to it through a pipe of the standard library. The library aborts
+            // with a message of its own where the pipe has no reader any more.
             // SAFETY: ends this process without running anything else of it.
             unsafe { libc::_exit(1) };
         }

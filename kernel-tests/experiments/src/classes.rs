@@ -107,8 +107,8 @@ fn prime(least: u64) -> u64 {
     (least..).find(|n| is_prime(*n)).unwrap_or(least)
 }
 
-/// Errors in % of the reference: of all code, and of the mnemonics of no class; then the largest residual of a class of 1 % and more
-/// with its count and by samples alone, the error of that count, and the least share of the run.
+/// Errors in % of the reference: of all code, and of the mnemonics of no class. Then follows the largest residual of a class of 1 %
+/// and more, with its count and by samples alone. The last two are the error of that count, and the least share of the run.
 const TITLES: &str = "                 all code            no class            worst residual             run
              without     with   without     with   samples     with   count +-   share";
 

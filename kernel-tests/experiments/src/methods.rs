@@ -1,5 +1,6 @@
 //! `cargo xtask vm methods`: the sampling methods of "Establishing a Base of Trust with Performance Counters for Enterprise
-//! Workloads" (ATC 2015) side by side, by its accuracy error over blocks (section 3.3), on a model of a processor.
+//! Workloads" (ATC 2015) side by side, on a model of a processor.
+//! The measure is its accuracy error over blocks (section 3.3).
 //!
 //! | method | event, period |
 //! |---|---|

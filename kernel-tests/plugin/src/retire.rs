@@ -218,9 +218,9 @@ impl PmuModel {
         cpu.rearm();
     }
 
-    /// A branch of any kind is taken. Branch records freeze with the counters: processors freeze both
-    /// when the counter's interrupt comes (Intel SDM volume 3, "Freezing LBR and Performance Counters on PMI"), and the
-    /// kernel stops both while it handles the interrupt (arch/x86/events/intel/core.c, `intel_pmu_handle_irq`).
+    /// A branch of any kind is taken. Branch records freeze with the counters. Processors freeze both when the
+    /// counter's interrupt comes (Intel SDM volume 3, "Freezing LBR and Performance Counters on PMI"). The kernel
+    /// stops both while it handles the interrupt (arch/x86/events/intel/core.c, `intel_pmu_handle_irq`).
     pub(crate) fn branch(&mut self, cpu: &mut Cpu, cpu_idx: usize, branch: Branch) {
         let ring = (branch.from >> 63) as usize;
         if cpu.frozen || cpu.record(branch, ring) {

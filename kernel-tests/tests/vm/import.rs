@@ -3,7 +3,7 @@
 //! Both attach to the same waiting process, so they count the same branches of the same tasks, and one reference holds
 //! for both. What is left between the two is chance: where in the work their samples fall. The recording itself shows
 //! how large chance is: the variance from stack to stack, times the number of stacks, is that of a sum over independent
-//! stacks, and that of the difference of two such sums is twice that. Samples at a fixed distance are not independent,
+//! stacks. The variance of the difference of two such sums is twice that. Samples at a fixed distance are not independent,
 //! though. Over most work they spread more evenly. But a repeated system call has a period of its own: if the two
 //! nearly match, the samples stay in the same part of the call for long.
 
@@ -27,8 +27,8 @@ use crate::support;
 /// A round of system calls takes 494.6 to some 497 branches, from build to build. Where a few periods nearly equal some rounds,
 /// stacks stay in the same part of a round for long: at 1009, near twice a round, streams were off by 7.7 deviations and the mix by 4 %;
 /// at 1187 five periods were twelve rounds to the branch, and streams were off by 7.6 deviations. 1181 is 2.376 to 2.388 rounds: no
-/// fraction with a denominator up to ten is nearer than a hundredth, but for 3/8 at its lower end, so that the part moves on by more
-/// than a stack.
+/// fraction with a denominator up to ten is nearer than a hundredth, but for 3/8 at its lower end. So the part moves on by more than
+/// a stack.
 /// `branch_type=any` is `-b` for one event: hbbp-sys takes no stacks with its instructions event either.
 const SCRIPT: &str = "
 perf buildid-cache --kcore /proc/kcore >&2 || exit 1

@@ -125,8 +125,8 @@ fn joined(weights: &[f64]) -> impl Iterator<Item = Vec<f64>> {
 }
 
 /// The distance of the phases of two choices: the greatest difference of their weights, where one may have split a
-/// phase of the other. Streams of one stack come together, so that chance is larger than by the hits alone, and
-/// `virtual`, which does the same all the time, can have two phases for one.
+/// phase of the other. Streams of one stack come together, so that chance is larger than by the hits alone. `virtual`
+/// does the same all the time, and can have two phases for one.
 ///
 /// The number of phases is not checked. The few intervals in which the program changes its phase form one phase or two, depending
 /// on the borders of intervals. Any least weight of a phase would have such phases on either side of it.

@@ -1,9 +1,9 @@
 //! Where a function has its return address: above the frame pointer, on top of the stack, or unknown.
 //!
 //! The code of a function is followed from its start, instruction by instruction along all branches. At its start the
-//! return address is on top of the stack, and the frame pointer is that of the last caller that keeps one (System V
-//! AMD64 ABI, 3.2.2); after `push rbp; mov rbp, rsp` it is above the frame pointer, until `leave` or `pop rbp` takes
-//! that back. Where joining paths disagree, or the stack pointer changes in another way, it is unknown.
+//! return address is on top of the stack; the frame pointer is that of the last caller that keeps one (System V AMD64
+//! ABI, 3.2.2). After `push rbp; mov rbp, rsp` the return address is above the frame pointer, until `leave` or
+//! `pop rbp` takes that back. Where joining paths disagree, or the stack pointer changes in another way, it is unknown.
 
 use hbbp_decode::Decoder;
 use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};

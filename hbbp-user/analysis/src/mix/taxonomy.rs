@@ -19,7 +19,7 @@
 //! A rule names dimensions that depend on the instruction alone, each with a pattern or a list of patterns; an instruction
 //! matches a rule if it matches one pattern of each dimension, and belongs to a group if it matches one of its rules.
 //! Groups may overlap. As rows or columns, an instruction in several groups has a row of its own, named after all of them
-//! (`division + square root`), and one in no group belongs to `(none)`: so rows add up to the same total as any others.
+//! (`division + square root`). One in no group belongs to `(none)`. So rows add up to the same total as any others.
 //! A filter on a group takes all its instructions, whatever other groups they are in.
 
 mod read;

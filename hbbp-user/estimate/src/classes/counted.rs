@@ -155,8 +155,8 @@ fn extrapolated(count: &ClassCount, instructions: &Instructions) -> Counted {
 }
 
 /// The sum of the squares of the instructions in bursts of a ring that a class did not see. Each may hold twice as much
-/// of the class as what it saw, or nothing: with a burst that differs by a third only, runs of system calls around a
-/// sort had loads up to 6.6 standard errors off (the emulated machine, 6.1 and 6.12).
+/// of the class as what it saw, or nothing. With a burst that differs by a third only, loads were up to 6.6 standard
+/// errors off. They were those of runs of system calls around a sort (the emulated machine, 6.1 and 6.12).
 fn unseen_bursts(count: &ClassCount, of_all: Turns) -> f64 {
     if count.instructions == 0 {
         return 0.0;

@@ -9,8 +9,9 @@
 //! uncertain totals (Deville and Särndal, Journal of the American Statistical Association 87, 1992). There are some
 //! tens of classes at most, so that the system is tiny, and solved by a Cholesky factor.
 //!
-//! Where what was counted is off by more than V and R explain, the samples are biased, and V is scaled until it explains that
-//! (Birge, Physical Review 40, 1932): counts of classes have no such bias. The variances that are left are of chance alone.
+//! Where what was counted is off by more than V and R explain, the samples are biased. V is then scaled until it explains
+//! that (Birge, Physical Review 40, 1932): counts of classes have no such bias. The variances that are left are of chance
+//! alone.
 //!
 //! Executions are not negative: those that would be are 0, and the others bear what they lack.
 

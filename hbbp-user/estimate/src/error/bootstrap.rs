@@ -2,9 +2,9 @@
 //!
 //! A snapshot holds how often each stream and each branch was seen, not which of them shared a stack.
 //! But it holds how they follow each other: a stream ends at a branch, the branch goes to one of its recorded targets,
-//! and there the next stream begins. Walks on this graph are stacks as the hardware could have recorded them, and how
-//! much a count differs from walk to walk is how much it differs from stack to stack: a parametric bootstrap
-//! (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5), with a Markov chain as the model.
+//! and there the next stream begins. Walks on this graph are stacks as the hardware could have recorded them. A count
+//! differs as much from walk to walk as from stack to stack: a parametric bootstrap (Efron and Tibshirani, An
+//! Introduction to the Bootstrap, 1993, section 6.5), with a Markov chain as the model.
 //!
 //! Not every edge is recorded: a system call does not appear as a branch from user code to the kernel. A walk that comes to
 //! such an end goes on where streams begin that no recorded branch led to. Anywhere else it would hardly ever be found
@@ -90,8 +90,9 @@ pub(crate) fn replicates(
 /// Multiples of the golden ratio are spread evenly modulo 1 (Knuth, The Art of Computer Programming, vol. 3, 6.4).
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// What the streams of a walk executed together, each block once for each process image. A stack is of one process, so that
-/// the kernel's streams are those of the user code in it, or of a process image that is drawn once, at a `fraction` of all.
+/// What the streams of a walk executed together, each block once for each process image. A stack is of one process: that of
+/// the user code in it, or else a process image that is drawn once, at a `fraction` of all. So the kernel's streams are
+/// those of this process.
 fn runs(
     walk: &[usize],
     streams: &[Stream],

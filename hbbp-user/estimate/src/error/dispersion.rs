@@ -1,9 +1,8 @@
 //! How much counts vary where stacks do not count alike.
 //!
-//! A stack of the ring that is sampled more densely counts less ([`Amounts`]), so that a count of such stacks comes from more of them
-//! than it looks like, and varies less: of h occurrences that count s each, the variance is the sum of s^2 h, where stacks that all
-//! count one would have the sum of s h. Standard errors are those of stacks that count one ([`super::bootstrap`]), times the root of
-//! the ratio.
+//! A stack of the ring that is sampled more densely counts less ([`Amounts`]). So a count of such stacks comes from more of them than
+//! it looks like, and varies less. Of h occurrences that count s each, the variance is the sum of s^2 h; stacks that all count one
+//! would have the sum of s h. Standard errors are those of stacks that count one ([`super::bootstrap`]), times the root of the ratio.
 //!
 //! [`Amounts`]: super::super::sources::streams::Amounts
 

@@ -1,9 +1,9 @@
 //! How many stacks those of a run are worth after a balance: the effective sample size.
 //!
-//! Where stacks have no bias, a balance moves counts only by what chance had moved them before. If the second of two
-//! estimates does not gain by a combination with the first, the variance of their difference is the difference of their
-//! variances (Hausman, Specification Tests in Econometrics, Econometrica 46, 1978). So how far counts moved, in their
-//! errors by chance, says what part of the variance the balance took off:
+//! Where stacks have no bias, a balance moves counts only by what chance had moved them before. Suppose that the second
+//! of two estimates does not gain by a combination with the first. Then the variance of their difference is the
+//! difference of their variances (Hausman, Specification Tests in Econometrics, Econometrica 46, 1978). So how far
+//! counts moved, in their errors by chance, says what part of the variance the balance took off:
 //!
 //! ```text
 //! stacks / effective stacks = 1 - mean over mnemonics of moved^2 / variance

@@ -16,9 +16,9 @@
 //!
 //! Two things are left out, and both make the errors too large for most runs. The walks go round a loop as often as chance
 //! has it, while many loops have a fixed number of rounds. And of a load that repeats itself, samples at a fixed period
-//! find all parts more evenly than chance would, except for the rare period that keeps step with it: over many periods
-//! both together have the variance of independent samples (Cochran, chapter 8, on periodic variation). Nothing in a
-//! snapshot tells which period is which.
+//! find all parts more evenly than chance would. The rare period that keeps step with it is the exception: over many
+//! periods both together have the variance of independent samples (Cochran, chapter 8, on periodic variation). Nothing in
+//! a snapshot tells which period is which.
 
 mod bootstrap;
 mod clusters;

@@ -9,14 +9,14 @@
 //! ```
 //!
 //! Samples have a fixed period, so this applies within each phase of the run ([`super::strata`]). For counts from
-//! branch stacks, the variance is that between bootstrap replicates of the stacks, divided by the number of stacks that
-//! they are worth ([`super::effective`]), times the dispersion of what is summed ([`super::dispersion`]). Samples that
-//! were traced back along the code are off by more than chance, in one direction for all blocks alike
-//! ([`crate::Skid`]). Where streams were corrected, the sum is off by more than chance as well ([`super::correction`]).
-//! What counts of classes say of the sum leaves less to chance ([`crate::Ties`]). If too few replicates contain the
-//! sum, the formula above applies. Then n is the number of stacks, and h the number of streams divided by the design
-//! effect (as if all streams of a stack were equal). Where figures are samples, differences between time slices show the
-//! variance (`waited`).
+//! branch stacks, the variance is that between bootstrap replicates of the stacks. It is divided by the number of stacks
+//! that they are worth ([`super::effective`]), and multiplied by the dispersion of what is summed
+//! ([`super::dispersion`]). Samples that were traced back along the code are off by more than chance, in one direction
+//! for all blocks alike ([`crate::Skid`]). Where streams were corrected, the sum is off by more than chance as well
+//! ([`super::correction`]). What counts of classes say of the sum leaves less to chance ([`crate::Ties`]). If too few
+//! replicates contain the sum, the formula above applies. Then n is the number of stacks, and h the number of streams
+//! divided by the design effect (as if all streams of a stack were equal). Where figures are samples, differences
+//! between time slices show the variance (`waited`).
 
 use super::correction::Correction;
 use super::spread::Spread;

@@ -1,5 +1,5 @@
-//! Reweights streams so that flow is conserved at every branch target, regional totals agree with the EBS samples, and streams are as long
-//! in the mean as was counted ([`super::per_branch`]).
+//! Reweights streams so that flow is conserved at every branch target, regional totals agree with the EBS samples, and the mean length of
+//! streams is as counted ([`super::per_branch`]).
 //!
 //! Were branch stacks taken at any moment alike, each branch would be found in the oldest slot as often as in any other.
 //! Where a branch sits there out of proportion (paper section III.C), the stacks show what runs within one stack's depth
@@ -10,14 +10,14 @@
 //! them.
 //! Where successions are certain, in a block or in a chain of calls, they decide; where they are a matter of chance, the
 //! streams do. Without a bias there is nothing to reconcile but chance: blocks of one chain then have one count, where each has its own
-//! by the streams, and on the emulated machine the error over blocks falls by a fifth (kernel-tests/results/landed.txt).
+//! by the streams. On the emulated machine, the error over blocks falls by a fifth (kernel-tests/results/landed.txt).
 //!
-//! Successions by chance are not quite free of the bias: of a loop that a biased branch leads to, the stacks after that
-//! branch show the first rounds and never the exit, so that it seems to be left less often than it is. How often regions
-//! run, against each other, then depends on too little, and streams and branches are wrong together. So shares are unknown as well, and
-//! streams run as often as the shares that are found say, not those recorded: of two loops one after the other, the second was entered
-//! half as often as it was left. And EBS samples have no part in that bias; they are the third measurement, good for regions where the
-//! other two are good within them ([`super::skid`]), and for blocks as far as the times of instructions say where a sample lands
+//! Successions by chance are not quite free of the bias. Of a loop that a biased branch leads to, the stacks after that branch show the
+//! first rounds and never the exit. So the loop seems to be left less often than it is. How often regions run, against each other, then
+//! depends on too little, and streams and branches are wrong together. So shares are unknown as well, and streams run as often as the
+//! shares that are found say, not those recorded: of two loops one after the other, the second was entered half as often as it was
+//! left. And EBS samples have no part in that bias; they are the third measurement. They are good for regions where the other two are
+//! good within them ([`super::skid`]). They are good for blocks as far as the times of instructions say where a sample lands
 //! ([`super::landed`]). They count instructions of streams, as what was counted of the run does, and so they tell shares too.
 
 use super::super::sources::stream::Stream;

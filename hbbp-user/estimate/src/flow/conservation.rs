@@ -27,9 +27,9 @@ use ways::Ways;
 /// (kernel-tests/results/conservation.txt).
 const CERTAIN: f64 = 1e-2;
 
-/// Variance of any succession, in squared occurrences: a way that no stack showed may have been taken once all the same, as one that
-/// was seen none of n times has one chance in n+2 by Laplace's rule of succession. From 0.3 to 3 the mix differs by 0.002 points
-/// (kernel-tests/results/conservation.txt).
+/// Variance of any succession, in squared occurrences: a succession that no stack showed may have been taken once all the same. One
+/// that was seen none of n times has one chance in n+2 by Laplace's rule of succession. From 0.3 to 3 the mix differs by 0.002
+/// points (kernel-tests/results/conservation.txt).
 const UNSEEN: f64 = 1.0;
 
 /// The conservation of flow, with the shares that were found last.

@@ -6,8 +6,8 @@
 //! So a nest of loops around one such branch is suspect, and the rest of the run is less so.
 //!
 //! Where it ends is not by chance, either: a stack is taken some cycles after its event, more often before a long stream than
-//! before a short one. In a loop with a fixed number of rounds that shifts what is at its other end, so that one of its
-//! streams is too often or too rarely another one. Nothing is known better than to that share.
+//! before a short one. In a loop with a fixed number of rounds that shifts what is at its other end. One of its streams is
+//! then too often or too rarely another one. Nothing is known better than to that share.
 
 use super::graph::FlowGraph;
 use crate::sources::oldest_slot::chance;

@@ -2,9 +2,9 @@
 //! preconditioned by an incomplete Cholesky factor.
 //!
 //! Around a long loop each equation ties neighbours only, and plain conjugate gradients carry a change one unknown further
-//! with each step. A Cholesky factor that has entries only where the matrix has (Meijerink and van der Vorst, Mathematics
-//! of Computation 31, 1977) carries it all the way, where the unknowns are numbered along the code. It takes a tenth of
-//! the steps here.
+//! with each step. An incomplete Cholesky factor has entries only where the matrix has (Meijerink and van der Vorst,
+//! Mathematics of Computation 31, 1977). It carries the change all the way, where the unknowns are numbered along the
+//! code. It takes a tenth of the steps here.
 
 use crate::sums::{add, at, merged};
 

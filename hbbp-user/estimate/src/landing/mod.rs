@@ -110,9 +110,9 @@ impl Skid {
     }
 }
 
-/// Traces samples back along the code where their number says how often instructions ran, there are no stacks beside them, and
-/// some text is small enough to fit a model to; others stay. `samples` are those of the events that serve; the result is sorted as
-/// they are, and its hits are expected samples.
+/// Traces samples back along the code where their number says how often instructions were executed, and there are no stacks. Some
+/// text must be small enough to fit a model to. Other samples stay. `samples` are those of the events that serve; the result is
+/// sorted as they are, and its hits are expected samples.
 pub(super) fn traced(
     snapshot: &Snapshot,
     map: &BlockMap,

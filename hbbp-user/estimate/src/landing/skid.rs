@@ -11,8 +11,8 @@ use crate::sums::at;
 use hbbp_code::blocks::Flow;
 
 impl Model {
-    /// The samples that are not taken yet at a time since the start of a block, of what retired before it, by the time since then,
-    /// and in it at these times.
+    /// The samples that are not taken yet at a time since the start of a block. They are of what retired `before` it, by the time
+    /// since then, and of what `retired` in it, at these times.
     fn waiting(&self, time: f64, before: &[f64], retired: &[f64]) -> f64 {
         let (_, longest) = self.skid;
         let mut waiting = 0.0;

@@ -19,7 +19,7 @@ pub struct Stream {
     pub source: u32,
     /// Occurrences.
     pub hits: u64,
-    /// Executions: the sum of period / (N-1) over the stacks of N entries that held it, scaled so that all streams together
-    /// weigh as many as were seen where executions are relative. Balanced where the estimate balances.
+    /// Executions: the sum of period / (N-1) over the stacks of N entries that held it. Where executions are relative, it
+    /// is scaled so that its sum over all streams is that of their occurrences. Balanced where the estimate balances.
     pub weight: f64,
 }

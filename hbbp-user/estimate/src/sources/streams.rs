@@ -1,12 +1,12 @@
 //! Which streams can have been executed, judged by the instructions between their ends.
 //!
-//! A stream begins at the target of one recorded branch and ends at the source of the next (paper section III.B),
-//! so nothing between may have been a taken branch.
+//! A stream begins at the target of one recorded branch and ends at the source of the next (paper section III.B). So
+//! nothing between may have been a taken branch.
 //! Hardware and kernel lose entries at times, and their neighbours then form a stream that never ran
 //! (the kernel's software filter, `intel_pmu_lbr_filter` in arch/x86/events/intel/lbr.c, Linux v6.12; duplicated entries of
 //! the Skylake family, bolt/lib/Profile/DataAggregator.cpp, LLVM 19).
-//! A stream is accepted if it is a straight line of instructions from its start to an instruction that begins at its
-//! end, without an instruction inside that always goes elsewhere.
+//! A stream is accepted if it is a straight line of instructions from its start to an instruction that begins at its end.
+//! No instruction inside may be one that always goes elsewhere.
 //!
 //! Where the instruction at the end is not a branch, an interrupt or exception ended the stream: the recorded source is
 //! the address that it returns to, and that instruction did not run (Intel SDM vol. 3B, section "LBR
@@ -142,9 +142,9 @@ impl Judged {
         std::mem::take(&mut self.kernel).serving(assignment)
     }
 
-    /// Takes the streams of the events that serve as LBR, sorted by (text, process), what each counts in the flow, and the units of
-    /// these events that they represent, such as taken branches. Where executions are relative and `stages` leave their weights out,
-    /// as recorded.
+    /// Takes the streams of the events that serve as LBR, sorted by (text, process). Also takes what each counts in the flow, and
+    /// the units of these events that they represent, such as taken branches. Where executions are relative and `stages` leave their
+    /// weights out, streams are as recorded.
     pub(crate) fn take_streams(
         &mut self,
         snapshot: &Snapshot,

@@ -13,10 +13,10 @@
 //! | static branches              | [`MAX_BRANCHES`]               | none are held                                        |
 //! | paths of cgroups             | [`MAX_CGROUPS`] bytes          | those of the last process images become unknown      |
 //!
-//! The bounds of modules hold for each alone: the same largest share for all is found that keeps the sum within the
-//! bound, so one process that makes up code or names loses its own and not those of others. An hour of emulators and
-//! compilers leaves six times the text that a profile may have, nearly all of it written at run time and rarely seen twice.
-//! The bound of text holds while a run goes on, too: for that of files, and once more for what was written at run time.
+//! The bounds of modules hold for each alone: the same largest share for all is found that keeps the sum within the bound.
+//! So one process that makes up code or names loses its own and not those of others. An hour of emulators and compilers
+//! leaves six times the text that a profile may have, nearly all of it written at run time and rarely seen twice. The bound
+//! of text holds while a run goes on, too: for that of files, and once more for what was written at run time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -1,10 +1,10 @@
 //! The static branches of the kernel image: the table that the kernel itself patches them by, from live memory.
 //!
 //! Layout of Linux 6.1 to 6.18 (include/linux/jump_label.h, `struct jump_entry`): distances of 32 bits from the field
-//! to the site and to its target, and one of 64 bits from the field to the key, whose two lowest bits are flags.
-//! Entries of text that was freed after the boot have the site 0. The keys of tracepoints are the first but one field
-//! of `struct tracepoint` (include/linux/tracepoint-defs.h). These are in a section of their own, whose symbols bound
-//! them. Tables of kernel modules are not read.
+//! to the site and to its target. A distance of 64 bits leads from the field to the key; its two lowest bits are
+//! flags. Entries of text that was freed after the boot have the site 0. The keys of tracepoints are the first but one
+//! field of `struct tracepoint` (include/linux/tracepoint-defs.h). These are in a section of their own, whose symbols
+//! bound them. Tables of kernel modules are not read.
 
 use super::image_marks::ImageMarks;
 use hbbp_model::addr::{ImageAddr, Va};

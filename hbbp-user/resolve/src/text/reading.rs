@@ -84,9 +84,9 @@ impl Buffer {
     }
 }
 
-/// Whether it can be code that was hit. Holes of the kernel's memory read as zeros, and what a BPF program left is filled
-/// with breakpoints (arch/x86/net/bpf_jit_comp.c, `jit_fill_hole` and `bpf_arch_text_invalidate`), which can be seen
-/// before the record that it went.
+/// Whether it can be code that was hit. Holes of the kernel's memory read as zeros. What a BPF program left is filled
+/// with breakpoints (arch/x86/net/bpf_jit_comp.c, `jit_fill_hole` and `bpf_arch_text_invalidate`). These can be seen
+/// before the record that the program went.
 pub(crate) fn is_code(bytes: &[u8]) -> bool {
     const INT3: u8 = 0xcc;
     bytes.iter().any(|byte| *byte != 0 && *byte != INT3)

@@ -1,8 +1,8 @@
 //! Finding the files of a recording, which may have been made elsewhere and long ago.
 //!
 //! A file must be the executed one: its build id is compared where the recording has one. Files are looked for among
-//! those that the user names, below the user's folder, in perf's cache of files by build id, and at their own path on
-//! this machine. A file of this machine that is another one is reported only where the recording was made here.
+//! those that the user names, below the user's folder, in perf's cache by build id, and at their own path on this
+//! machine. A file of this machine that is another one is reported only where the recording was made here.
 
 use std::path::{Path, PathBuf};
 

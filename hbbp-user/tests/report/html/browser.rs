@@ -1,5 +1,5 @@
-//! The page in a browser: every view draws, keys and clicks lead to code, sums are those of the JSON report, nothing overflows
-//! a phone, an accessibility checker finds nothing, and hostile names stay text.
+//! The page in a browser: every view draws, keys and clicks lead to code, and sums are those of the JSON report. Nothing
+//! overflows a phone, an accessibility checker finds nothing, and hostile names stay text.
 
 use std::fs;
 use std::path::{Path, PathBuf};

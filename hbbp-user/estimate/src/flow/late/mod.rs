@@ -15,7 +15,7 @@
 //! instead of n ([`reach`]). Reach follows from the flow of the recorded streams, from what their instructions take, and from the time
 //! until stacks are read. That time nobody knows, but the newest slots tell ([`newest`]): a branch is found there 1 + reach(x) -
 //! reach(the next branch) times as often as in all slots. Where no time explains the newest slots better than none, nothing is
-//! weighed. As times of instructions are those of manuals and only their ratio to the unknown time matters, errors of a third in them
+//! weighed. Times of instructions are those of manuals, and only their ratio to the unknown time matters. So errors of a third in them
 //! leave a part of the bias, and no more.
 
 mod newest;

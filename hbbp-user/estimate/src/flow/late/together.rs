@@ -1,6 +1,6 @@
 //! The graph of all process images together: when a stack is read hangs on the code, not on the process that runs it.
 //!
-//! A program that many processes run, such as a compiler, is there once, so that its flow is known better and memory does not grow
+//! A program that many processes run, such as a compiler, is there once. So its flow is known better, and memory does not grow
 //! with the number of processes.
 
 use hashbrown::HashMap;
