@@ -6,7 +6,7 @@ pub(super) enum Ec2Group {
     Metal,
     /// Generations whose sizes all have counters.
     EverySize,
-    /// Sizes that fill a socket.
+    /// Sizes with a socket of their own.
     Socket,
     /// Smaller ones with a basic set of events.
     Basic,
@@ -16,6 +16,8 @@ pub(super) enum Ec2Group {
 
 /// A machine type of EC2, such as `m7i.2xlarge`.
 pub(super) struct MachineType<'a> {
+    /// Letters before the generation, such as `m`.
+    series: &'a str,
     /// Generation and maker of the processor, such as `7i`; of Intel's up to generation 5 the generation alone.
     class: &'a str,
     size: Size<'a>,
@@ -33,7 +35,7 @@ impl<'a> MachineType<'a> {
     pub(super) fn parse(name: &'a str) -> Option<Self> {
         let (family, size) = name.split_once('.')?;
         let digits = family.find(|c: char| c.is_ascii_digit())?;
-        let rest = family.get(digits..)?;
+        let (series, rest) = family.split_at_checked(digits)?;
         let maker = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let has_maker = rest
             .get(maker..)
@@ -46,14 +48,16 @@ impl<'a> MachineType<'a> {
             None if ["nano", "micro", "small", "medium", "large"].contains(&size) => Size::Times(0),
             None => Size::Other(size),
         };
-        Some(Self { class, size })
+        Some(Self { series, class, size })
     }
 
-    /// The smallest size that has a socket of its own, where it is known.
+    /// The smallest size that has all counters of its socket, where it is known.
     fn socket(&self) -> Option<u32> {
-        match self.class {
-            "5" => Some(12),
-            "6i" | "6a" | "7a" | "8a" => Some(24),
+        match (self.series, self.class) {
+            ("c", "5") => Some(9),
+            (_, "5") => Some(12),
+            (_, "6i") => Some(16),
+            (_, "6a" | "7a" | "8a") => Some(24),
             _ => None,
         }
     }
@@ -63,7 +67,7 @@ impl<'a> MachineType<'a> {
         match (self.class, self.size, self.socket()) {
             (_, Size::Metal, _) => Some(Ec2Group::Metal),
             ("7i" | "8i", ..) => Some(Ec2Group::EverySize),
-            (_, Size::Times(times), Some(socket)) if times == socket => Some(Ec2Group::Socket),
+            (_, Size::Times(times), Some(socket)) if socket <= times => Some(Ec2Group::Socket),
             ("7a" | "8a", Size::Times(times), Some(socket)) if times < socket => Some(Ec2Group::Basic),
             ("5" | "6i" | "6a", Size::Times(times), Some(socket)) if times < socket => Some(Ec2Group::Below),
             _ => None,

@@ -38,8 +38,6 @@ struct Row {
 }
 
 const MEASURED_BY_INTEL: &str = "https://github.com/intel/optimization-zone/tree/main/hardware/PMU";
-const SOCKETS: &str =
-    "https://github.com/hilldani/hilldani.github.io/blob/main/src/pages/blog/deep-dive-talk.md";
 const AWS: &str =
     "https://github.com/aws/aws-graviton-getting-started/blob/main/perfrunbook/debug_hw_perf.md";
 const METAL: &str = "as the processor";
@@ -86,12 +84,12 @@ static ROWS: [Row; 21] = [
         EC2,
         Some(Ec2Group::Socket),
         [
-            "whole sockets: 12xlarge of 5, 24xlarge of 6i, 6a, 7a and 8a",
+            "whole sockets: from 12xlarge on of 5 (9xlarge of c5), 16xlarge of 6i, 24xlarge of 6a, 7a and 8a",
             "of the core",
             "unknown",
             "unknown",
-            SOCKETS,
-            "2023-10",
+            AWS,
+            "2026-11",
         ],
     ),
     row(
@@ -114,8 +112,8 @@ static ROWS: [Row; 21] = [
             "none",
             "none",
             "none",
-            SOCKETS,
-            "2023-10",
+            AWS,
+            "2026-11",
         ],
     ),
     row(
@@ -337,6 +335,8 @@ mod tests {
 
     #[test]
     fn machine_types_are_in_one_row_or_unknown() {
+        const SOCKETS: &str =
+            "whole sockets: from 12xlarge on of 5 (9xlarge of c5), 16xlarge of 6i, 24xlarge of 6a, 7a and 8a";
         for (machine_type, row) in [
             ("m7i.metal-24xl", "*.metal"),
             ("u-6tb1.metal", "*.metal"),
@@ -345,19 +345,18 @@ mod tests {
             ("m7i-flex.large", "7i and 8i, every size"),
             ("r7iz.48xlarge", "7i and 8i, every size"),
             ("i8i.48xlarge", "7i and 8i, every size"),
-            (
-                "m5.12xlarge",
-                "whole sockets: 12xlarge of 5, 24xlarge of 6i, 6a, 7a and 8a",
-            ),
-            (
-                "c6a.24xlarge",
-                "whole sockets: 12xlarge of 5, 24xlarge of 6i, 6a, 7a and 8a",
-            ),
+            ("m5.12xlarge", SOCKETS),
+            ("c5n.9xlarge", SOCKETS),
+            ("m6i.16xlarge", SOCKETS),
+            ("m6i.32xlarge", SOCKETS),
+            ("c6a.24xlarge", SOCKETS),
             ("m8a.xlarge", "7a and 8a, smaller sizes"),
             ("m7a.large", "7a and 8a, smaller sizes"),
             ("r5d.xlarge", "5, 6i and 6a, smaller sizes"),
             ("m6i.large", "5, 6i and 6a, smaller sizes"),
             ("c6a.8xlarge", "5, 6i and 6a, smaller sizes"),
+            ("m5.9xlarge", "5, 6i and 6a, smaller sizes"),
+            ("c6i.12xlarge", "5, 6i and 6a, smaller sizes"),
         ] {
             assert_eq!(covered(machine_type), [row], "{machine_type}");
         }
@@ -365,7 +364,6 @@ mod tests {
             "m9x.large",
             "t3.micro",
             "m5a.large",
-            "m6i.32xlarge",
             "m6g.large",
             "large",
             "",
