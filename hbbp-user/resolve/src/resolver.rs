@@ -7,7 +7,7 @@ use hbbp_elf::parser::Parser;
 use hbbp_model::advice::Wording;
 use hbbp_model::record::{Record, Timed};
 use hbbp_model::snapshot::fold::Intervals;
-use hbbp_model::snapshot::{Loss, Losses, Process, ProcessIdx, Run, Snapshot};
+use hbbp_model::snapshot::{EventUnit, Loss, Losses, Process, ProcessIdx, Run, Snapshot};
 use hbbp_model::streams::ThreadCounts;
 
 use super::kernel::live_text::LiveText;
@@ -160,6 +160,13 @@ impl Resolver {
     ///
     /// What is known of the machine stays: symbols, processes, mappings, open files. Text is read anew where it is hit next.
     pub fn take(&mut self, mut run: Run, wording: Wording) -> Snapshot {
+        let has_clock = run
+            .events
+            .iter()
+            .any(|event| event.unit == EventUnit::Nanoseconds);
+        if has_clock {
+            self.kernel.add_system_calls();
+        }
         self.kernel.settle(&mut self.losses);
         self.user.settle(&mut self.losses);
         self.user.await_functions(Duration::ZERO, &mut self.losses);

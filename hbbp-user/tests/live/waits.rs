@@ -92,6 +92,25 @@ struct Waiting {
     least: f64,
 }
 
+/// The profile of a loop.
+fn recorded(folder: &Path, program: &Path, loop_and_rounds: [&str; 2]) -> String {
+    let profile = folder.join("profile").to_str().unwrap().to_owned();
+    let words = [
+        "record",
+        "-o",
+        profile.as_str(),
+        "--event",
+        "cpu-clock",
+        "--period",
+        "200003",
+        "--",
+        program.to_str().unwrap(),
+    ];
+    let recorded = run(&[&words[..], &loop_and_rounds].concat());
+    assert!(recorded.status.success(), "{recorded:?}");
+    profile
+}
+
 /// Records a loop, and checks that its time belongs to one mnemonic, at which no sample lies.
 #[track_caller]
 fn assert_waits(program: &Path, waiting: &Waiting) {
@@ -102,21 +121,8 @@ fn assert_waits(program: &Path, waiting: &Waiting) {
         least,
     } = *waiting;
     let folder = tempfile::tempdir().unwrap();
-    let profile = folder.path().join("profile");
-    let profile = profile.to_str().unwrap();
-    let words = [
-        "record",
-        "-o",
-        profile,
-        "--event",
-        "cpu-clock",
-        "--period",
-        "200003",
-        "--",
-    ];
-    let recorded = run(&[&words[..], &[program.to_str().unwrap(), function, rounds]].concat());
-    assert!(recorded.status.success(), "{recorded:?}");
-    let rows = by_mnemonic(profile, function);
+    let profile = recorded(folder.path(), program, [function, rounds]);
+    let rows = by_mnemonic(&profile, function);
     println!("{function}: {rows:?}");
     let all: f64 = rows.iter().map(|(_, amount, _)| amount).sum();
     let landed: f64 = rows.iter().map(|(.., samples)| samples).sum();
@@ -145,7 +151,6 @@ fn time_is_of_the_instruction_that_waits() {
         ("products", "60000000", "IMUL", 0.6),
         ("misses", "2000000", "MOV", 0.6),
         ("locked", "30000000", "XADD", 0.6),
-        ("calls", "1500000", "SYSCALL", 0.6),
     ] {
         let waiting = Waiting {
             function,
@@ -154,5 +159,44 @@ fn time_is_of_the_instruction_that_waits() {
             least,
         };
         assert_waits(&program, &waiting);
+    }
+}
+
+#[test]
+fn time_of_a_system_call_is_of_both_rings() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(folder.path(), "waits", SOURCE, &[]);
+    let profile = recorded(folder.path(), &program, ["calls", "1500000"]);
+    let rows = by_mnemonic(&profile, "calls");
+    println!("{rows:?}");
+    let all: f64 = rows.iter().map(|(_, amount, _)| amount).sum();
+    let (_, amount, at) = rows.iter().find(|(name, ..)| name == "SYSCALL").unwrap();
+    assert!(
+        20.0 <= all && 0.6 * all <= *amount,
+        "SYSCALL has {amount} of {all}"
+    );
+    assert!(5.0 * at < *amount, "{at} samples lie at SYSCALL");
+    // Interrupts are off from SYSCALL on and until SYSRET, so no sample lies at the kernel's instructions there.
+    let words = [
+        "report",
+        profile.as_str(),
+        "--format",
+        "json",
+        "--top",
+        "all",
+        "--rows",
+        "mnemonic",
+    ];
+    let values = ["--values", "executions,samples"];
+    let output = run(&[&words[..], &values].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for mnemonic in ["SWAPGS", "SYSRETQ"] {
+        let rows = report["mix"]["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["key"][0] == mnemonic).unwrap();
+        println!("{row}");
+        assert!(10.0 < row["kernel"]["amount"].as_f64().unwrap(), "{row}");
+        assert_eq!(row["kernel"]["samples"].as_f64().unwrap(), 0.0, "{row}");
     }
 }

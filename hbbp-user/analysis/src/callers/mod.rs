@@ -14,7 +14,7 @@ use crate::time::{Amount, scale};
 use hbbp_code::locate::Location;
 use hbbp_estimate::Waits;
 use hbbp_model::addr::ImageAddr;
-use hbbp_model::snapshot::EventUnit;
+use hbbp_model::snapshot::{EventUnit, ProcessIdx};
 use walk::Walker;
 pub(crate) use walk::{At, Ends};
 
@@ -71,7 +71,7 @@ impl Callers {
             };
             // Without time, samples stay where they are in the rest of the report, too.
             let spenders = match has_time {
-                true => waits.of(chain.event, here),
+                true => waits.of(chain.event, ProcessIdx::OTHERS, here),
                 false => vec![(here, 1.0)],
             };
             // At the start of a function, the chain knows which of its calls it was.

@@ -121,7 +121,7 @@ impl Time {
             };
             samples += ip.hits as f64;
             let process = counted_as(ip.process);
-            for ((text, instruction), share) in waits.of(ip.event, (ip.location.text, at)) {
+            for ((text, instruction), share) in waits.of(ip.event, ip.process, (ip.location.text, at)) {
                 *spent.entry((text, instruction, process)).or_default() += Amount {
                     hits: share * ip.hits as f64,
                     units: scale * share * ip.weight as f64,

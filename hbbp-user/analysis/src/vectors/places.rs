@@ -157,7 +157,7 @@ impl Places {
         let (text, blocks) = match waits {
             // Of several blocks that share a sample, the one with most of it gets all.
             Some(waits) => {
-                let found = waits.of(event, (first.text, from)).into_iter();
+                let found = waits.of(event, process, (first.text, from)).into_iter();
                 let ((text, at), _) = found.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
                 let block = estimated.map.text(text)?.block_of(at);
                 (text, block..=block)

@@ -1,11 +1,12 @@
 //! The samples of a run, each at the instruction that it belongs to and in its time slice.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::origins::Origins;
 use super::samples::Waited;
 use super::slices::time_slices;
 use super::waits::Waits;
-use super::ways_in::WaysIn;
 use crate::basis::Basis;
 use crate::sources::Counted;
 use crate::sources::ebs::{Sampled, block, by_instruction};
@@ -25,7 +26,7 @@ pub(crate) struct Attributed {
     landed: Vec<LocatedIp>,
     n_slices: usize,
     held_back: f64,
-    ways_in: WaysIn,
+    origins: Origins,
 }
 
 impl Attributed {
@@ -40,16 +41,18 @@ impl Attributed {
         if !assignment.unit.is_samples() {
             return None;
         }
-        let ways_in = WaysIn::new(snapshot, map, &by_instruction(map, located, assignment, 1.0));
+        let serving = located.ips.iter().filter(|ip| assignment.uses_ips_of(ip.event));
+        let hits = by_instruction(map, located, assignment, 1.0);
+        let origins = Origins::shown(snapshot, map, &hits, &serving.collect::<Vec<_>>());
         let slices = time_slices(&snapshot.intervals);
         let mut attributed = Self {
             samples: BTreeMap::new(),
             landed: Vec::new(),
             n_slices: slices.len(),
             held_back: 0.0,
-            ways_in: WaysIn::default(),
+            origins: Origins::default(),
         };
-        let waits = Waits::by_code(snapshot, map, &ways_in);
+        let waits = Waits::by_code(snapshot, map, Cow::Borrowed(&origins));
         let mut addresses = AddressMap::new(snapshot);
         let of_interval = slices
             .iter()
@@ -73,7 +76,7 @@ impl Attributed {
             }
         }
         Some(Self {
-            ways_in,
+            origins,
             ..attributed
         })
     }
@@ -85,8 +88,8 @@ impl Attributed {
         block(map, ip, ring(snapshot, map, text), unit).ok()?;
         let at = map.text(text)?.find(ip.location.addr).ok()?;
         self.landed.push(*ip);
-        for ((text, instruction), share) in waits.of(ip.event, (text, at)) {
-            if unit == EventUnit::Nanoseconds && waits.is_held_back((text, instruction)) {
+        for ((text, instruction), share) in waits.of(ip.event, ip.process, (text, at)) {
+            if unit == EventUnit::Nanoseconds && waits.is_held_back(ip.process, (text, instruction)) {
                 self.held_back += share * amount;
             }
             let block = map.text(text)?.block_of(instruction);
@@ -144,7 +147,8 @@ impl Attributed {
             slices,
             held_back: over(self.held_back, all),
             totals,
-            ways_in: self.ways_in,
+            unsearched: self.origins.unsearched,
+            origins: self.origins,
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The direct control flow of the sampled text.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
-use crate::sources::ebs::Hits;
 use hbbp_code::blocks::{BlockId, BlockMap, Flow, Form, TextBlocks, direct_target};
 use hbbp_code::locate::TextIdx;
 use hbbp_model::addr::ImageAddr;
-use hbbp_model::snapshot::{ModuleIdx, Snapshot};
+use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot};
 use iced_x86::Mnemonic;
 
 /// An instruction: its text, and its index there.
@@ -15,13 +14,11 @@ pub(crate) type Place = (TextIdx, u32);
 /// Blocks of a callee that are searched for its returns.
 const MOST_BLOCKS: usize = 1024;
 
-/// The direct branches of the sampled text.
+/// The direct branches of text.
 pub(super) struct Code<'a> {
-    snapshot: &'a Snapshot,
+    pub(super) snapshot: &'a Snapshot,
     pub(super) map: &'a BlockMap,
-    /// Each direct branch or call with its target, sorted.
-    targets: Vec<(Place, Place)>,
-    /// The same by target, sorted.
+    /// Each target of direct branches and calls with one of them, sorted.
     sources: Vec<(Place, Place)>,
 }
 
@@ -34,54 +31,40 @@ pub(super) struct Ways {
 }
 
 impl<'a> Code<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, map: &'a BlockMap, hits: &Hits) -> Self {
-        let mut code = Self {
+    /// Code of which is known where it leads, but not from where.
+    pub(super) const fn new(snapshot: &'a Snapshot, map: &'a BlockMap) -> Self {
+        Self {
             snapshot,
             map,
-            targets: Vec::new(),
             sources: Vec::new(),
-        };
-        let texts: BTreeSet<TextIdx> = hits.keys().map(|(text, _)| *text).collect();
-        for text in &texts {
-            code.add_branches(*text, &texts);
         }
-        code.sources = code.targets.iter().map(|(from, to)| (*to, *from)).collect();
-        code.sources.sort_unstable();
-        code
     }
 
-    fn add_branches(&mut self, idx: TextIdx, texts: &BTreeSet<TextIdx>) -> Option<()> {
-        let blocks = self.map.text(idx)?;
-        let bits = self.snapshot.modules.get(blocks.module.0 as usize)?.kind.bits();
-        let text = self.snapshot.text.get(idx.0 as usize)?;
-        for (instruction, at) in blocks.all_instructions().iter().zip(0..) {
-            let is_direct = matches!(
-                instruction.flow,
-                Flow::Conditional | Flow::Jump | Flow::Call | Flow::CallNext
-            );
-            let from = instruction.offset as usize;
-            let bytes = text.bytes.get(from..from + usize::from(instruction.len));
-            let Some(bytes) = bytes.filter(|_| is_direct) else {
-                continue;
-            };
-            let target = direct_target(bits, bytes, blocks.addr(*instruction));
-            let place = target.and_then(|target| self.place(idx, blocks, target));
-            if let Some(place) = place.filter(|(text, _)| texts.contains(text)) {
-                self.targets.push(((idx, at), place));
-            }
+    /// The same with what leads to each place.
+    pub(super) fn with_sources(mut self) -> Self {
+        for (blocks, text) in self.map.texts.iter().zip((0..).map(TextIdx)) {
+            let all = blocks.all_instructions().iter().zip(0..);
+            let direct = all.filter(|(instruction, _)| is_direct(instruction.flow));
+            let with_target = direct.filter_map(|(_, at)| Some((self.target((text, at))?, (text, at))));
+            self.sources.extend(with_target.collect::<Vec<_>>());
         }
-        Some(())
+        self.sources.sort_unstable();
+        self
     }
 
     /// The instruction at an address: in this text, or else in the last version of another one of its module.
     fn place(&self, idx: TextIdx, text: &TextBlocks, addr: ImageAddr) -> Option<Place> {
-        if let Ok(found) = text.find(addr) {
-            return Some((idx, found));
+        match text.find(addr) {
+            Ok(found) => Some((idx, found)),
+            Err(_) => self.in_module(text.module, addr),
         }
-        let before = |other: &TextBlocks| (other.module, other.start) <= (text.module, addr);
+    }
+
+    fn in_module(&self, module: ModuleIdx, addr: ImageAddr) -> Option<Place> {
+        let before = |text: &TextBlocks| (text.module, text.start) <= (module, addr);
         let last = self.map.texts.partition_point(before).checked_sub(1)?;
-        let other = self.map.texts.get(last)?;
-        let found = other.find(addr).ok().filter(|_| other.module == text.module)?;
+        let text = self.map.texts.get(last)?;
+        let found = text.find(addr).ok().filter(|_| text.module == module)?;
         Some((TextIdx(u32::try_from(last).ok()?), found))
     }
 
@@ -91,12 +74,42 @@ impl<'a> Code<'a> {
     }
 
     /// Where a direct branch or call leads.
-    pub(super) fn target(&self, from: Place) -> Option<Place> {
-        let found = self.targets.binary_search_by_key(&from, |(from, _)| *from);
-        found
-            .ok()
-            .and_then(|found| self.targets.get(found))
-            .map(|(_, to)| *to)
+    pub(super) fn target(&self, (idx, at): Place) -> Option<Place> {
+        let blocks = self.map.text(idx)?;
+        let instruction = blocks.instruction(at).filter(|it| is_direct(it.flow))?;
+        let bits = self.module(blocks)?.kind.bits();
+        let from = instruction.offset as usize;
+        let bytes = &self.snapshot.text.get(idx.0 as usize)?.bytes;
+        let bytes = bytes.get(from..from + usize::from(instruction.len))?;
+        let target = direct_target(bits, bytes, blocks.addr(instruction))?;
+        self.place(idx, blocks, target)
+    }
+
+    fn module(&self, blocks: &TextBlocks) -> Option<&'a Module> {
+        self.snapshot.modules.get(blocks.module.0 as usize)
+    }
+
+    pub(super) fn is_of_kernel(&self, text: TextIdx) -> bool {
+        let module = self.map.text(text).and_then(|blocks| self.module(blocks));
+        module.is_some_and(|module| module.kind.is_kernel())
+    }
+
+    /// Where a function of the kernel image begins.
+    pub(super) fn kernel_function(&self, name: &str) -> Option<Place> {
+        let images = self.snapshot.modules.iter().zip(0..);
+        let mut found = images
+            .filter(|(module, _)| module.kind == ModuleKind::Kernel)
+            .flat_map(|(module, idx)| module.symbols.iter().map(move |symbol| (symbol, ModuleIdx(idx))))
+            .filter(|(symbol, _)| symbol.name == name);
+        let (symbol, module) = found.next()?;
+        self.in_module(module, symbol.start)
+    }
+
+    /// What is known of each form, of this instruction.
+    pub(super) fn of_form<T: Copy + Default>(&self, of_forms: &[T], (text, at): Place) -> T {
+        let found = self.map.text(text).and_then(|blocks| blocks.instruction(at));
+        let of_form = found.and_then(|found| of_forms.get(usize::from(found.form.0)));
+        of_form.copied().unwrap_or_default()
     }
 
     pub(super) fn flow(&self, (text, at): Place) -> Option<Flow> {
@@ -130,7 +143,7 @@ impl<'a> Code<'a> {
     }
 
     /// The direct branches and calls to an instruction: itself, and each of them.
-    fn branches_to(&self, at: Place) -> impl Iterator<Item = &(Place, Place)> {
+    pub(super) fn branches_to(&self, at: Place) -> impl Iterator<Item = &(Place, Place)> {
         let first = self.sources.partition_point(|(to, _)| *to < at);
         let branches = self.sources.get(first..).unwrap_or_default().iter();
         branches.take_while(move |(to, _)| *to == at)
@@ -148,7 +161,7 @@ impl<'a> Code<'a> {
     }
 
     /// Whether control goes on behind an instruction. It does not behind the INT3 that fills gaps between functions.
-    fn falls(&self, (text, at): Place) -> bool {
+    pub(super) fn falls(&self, (text, at): Place) -> bool {
         let found = self.map.text(text).and_then(|blocks| blocks.instruction(at));
         found.is_some_and(|found| match found.flow {
             Flow::Next | Flow::Idle | Flow::Conditional => true,
@@ -164,15 +177,28 @@ impl<'a> Code<'a> {
     /// Whether a symbol begins here: then anything may call it.
     fn is_named(&self, text: TextIdx, at: u32) -> bool {
         let found = self.map.text(text).and_then(|blocks| {
-            let ModuleIdx(module) = blocks.module;
-            let symbols = &self.snapshot.modules.get(module as usize)?.symbols;
+            let symbols = &self.module(blocks)?.symbols;
             let addr = blocks.addr(blocks.instruction(at)?);
             symbols.binary_search_by_key(&addr, |symbol| symbol.start).ok()
         });
         found.is_some()
     }
 
-    /// The instructions that return to the caller of a function, as far as blocks may be searched.
+    /// The first instruction of the function of the kernel that an instruction is in, or of its text.
+    pub(super) fn function_start(&self, (text, at): Place) -> Option<u32> {
+        let blocks = self.map.text(text)?;
+        let module = self.module(blocks)?;
+        let addr = blocks.addr(blocks.instruction(at)?);
+        let after = module.symbols.partition_point(|symbol| symbol.start <= addr);
+        let symbol = module.symbols.get(after.checked_sub(1)?)?;
+        module
+            .kind
+            .is_kernel()
+            .then(|| blocks.find(symbol.start).unwrap_or(0))
+    }
+
+    /// The instructions that return to the caller of a function, as far as blocks may be searched. A jump to a thunk that returns
+    /// is one (Linux with `rethunk`), and a jump to code without samples.
     pub(super) fn returns(&self, entry: Place, work_left: &mut usize) -> Vec<Place> {
         let mut seen = HashSet::from([entry]);
         let (mut left, mut returns) = (vec![entry], Vec::new());
@@ -186,6 +212,10 @@ impl<'a> Code<'a> {
             let (target, next) = (self.target((text, last)), (text, last + 1));
             let onward = match self.flow((text, last)) {
                 Some(Flow::Return) => {
+                    returns.push((text, last));
+                    [None, None]
+                }
+                Some(Flow::Jump) if target.is_none_or(|to| self.flow(to) == Some(Flow::Return)) => {
                     returns.push((text, last));
                     [None, None]
                 }
@@ -206,6 +236,10 @@ impl<'a> Code<'a> {
         returns.sort_unstable();
         returns
     }
+}
+
+const fn is_direct(flow: Flow) -> bool {
+    matches!(flow, Flow::Conditional | Flow::Jump | Flow::Call | Flow::CallNext)
 }
 
 /// Whether an instruction repeats itself by a prefix.

@@ -13,13 +13,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::code::{Code, Place, is_string};
-use crate::kinds_of_forms::kinds_of_forms;
+use super::code::{Code, Place};
+use super::interrupts::Interrupts;
+use super::shares::{Expected, calibrated};
+use super::times::{Time, Times};
 use crate::sources::ebs::Hits;
 use crate::sums::over;
 use hbbp_code::blocks::{BlockId, Flow};
 use hbbp_code::locate::TextIdx;
-use hbbp_model::kinds::{KNOWN_TIMES, kind};
 
 /// Blocks that are looked back over from one that shows nothing.
 const FARTHEST: usize = 3;
@@ -36,9 +37,10 @@ const MOST_WAYS: usize = 8;
 
 /// The executions of the blocks that were looked at.
 pub(super) struct Executions<'a> {
-    code: &'a Code<'a>,
-    hits: &'a Hits,
-    kinds: Vec<u8>,
+    pub(super) interrupts: &'a Interrupts<'a>,
+    pub(super) code: &'a Code<'a>,
+    pub(super) hits: &'a Hits,
+    times: &'a Times,
     /// By how far may be looked back. A block is looked at once for each.
     known: HashMap<(BlockId, usize), f64>,
     /// What the samples within a block show.
@@ -49,11 +51,12 @@ pub(super) struct Executions<'a> {
 }
 
 impl<'a> Executions<'a> {
-    pub(super) fn new(code: &'a Code<'a>, hits: &'a Hits) -> Self {
+    pub(super) fn new(interrupts: &'a Interrupts<'a>, hits: &'a Hits, times: &'a Times) -> Self {
         Self {
-            code,
+            interrupts,
+            code: &interrupts.code,
             hits,
-            kinds: kinds_of_forms(&code.map.forms),
+            times,
             known: HashMap::new(),
             shown: HashMap::new(),
             work_left: MOST_WORK,
@@ -70,16 +73,27 @@ impl<'a> Executions<'a> {
         self.of_way_within(from, to, FARTHEST)
     }
 
-    /// The time of an instruction in cycles, and by what factor it may be wrong.
-    pub(super) fn known_time(&self, at: Place) -> (f64, f64) {
-        let known = KNOWN_TIMES.get(self.kind(at));
-        known.copied().unwrap_or(KNOWN_TIMES[kind::PLAIN])
+    pub(super) fn time(&self, at: Place) -> Time {
+        self.times.of(self.code, at)
     }
 
-    fn kind(&self, (text, at): Place) -> usize {
-        let found = self.code.map.text(text).and_then(|blocks| blocks.instruction(at));
-        let kind = found.and_then(|found| self.kinds.get(usize::from(found.form.0)));
-        kind.map_or(kind::PLAIN, |kind| usize::from(*kind))
+    /// The shares of samples that instructions have which were executed one after the other, as often as the block of one of them.
+    pub(super) fn shares(&mut self, way: &[Place], one: Place, samples: f64) -> Vec<(Place, f64)> {
+        let executions = self.of_end(one);
+        let expected = |at: &Place| {
+            let time = self.time(*at);
+            Expected {
+                way: *at,
+                time: if 0.0 < executions { executions } else { 1.0 } * time.cycles,
+                variance: time.variance,
+            }
+        };
+        let expected: Vec<Expected> = way.iter().map(expected).collect();
+        let samples = match 0.0 < executions {
+            true => samples,
+            false => expected.iter().map(|it| it.time).sum(),
+        };
+        calibrated(&expected, samples)
     }
 
     fn of_block(&mut self, block: BlockId, farthest: usize) -> f64 {
@@ -118,16 +132,14 @@ impl<'a> Executions<'a> {
     }
 
     fn shown_by(&self, text: TextIdx, block: Range<u32>) -> Option<f64> {
-        let blocks = self.code.map.text(text)?;
         let (mut cheap, mut all) = ((0.0, 0.0), (0.0, 0.0));
-        for at in block.start..block.end.checked_sub(1)? {
-            // The samples at a string instruction are its own.
-            if is_string(self.code.map, blocks, at + 1) {
+        for at in (block.start..block.end.checked_sub(1)?).map(|at| (text, at)) {
+            if !self.interrupts.has_own_samples(at) {
                 continue;
             }
-            let samples = self.hits.get(&(text, at + 1)).copied().unwrap_or_default();
-            let (time, _) = self.known_time((text, at));
-            if self.kind((text, at)) == kind::PLAIN {
+            let samples = self.hits.get(&(text, at.1 + 1)).copied().unwrap_or_default();
+            let time = self.time(at).cycles;
+            if self.times.is_plain(self.code, at) {
                 cheap = (cheap.0 + samples, cheap.1 + time);
             }
             all = (all.0 + samples, all.1 + time);

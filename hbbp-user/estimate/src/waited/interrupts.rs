@@ -2,20 +2,19 @@
 //!
 //! It lands behind POPF, or behind the instruction after STI, which still holds interrupts back (Intel SDM volume 2, STI). Where the
 //! code above turns interrupts off, in the same function and without a jump away, the time belongs to what is between. No
-//! sample says where in it, so its instructions share it by the times that are known of them, those in loops more often. Where
+//! sample says where in it, so its instructions share it by their times ([`Times`]), those in loops more often. Where
 //! the code shows no such place, as in a function that releases a lock that its caller took, the time stays where interrupts
 //! were turned on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use super::code::Place;
-use super::ways_in::shares;
-use crate::kinds_of_forms::kinds_of_forms;
-use hbbp_code::blocks::{BlockMap, Flow, Form, TextBlocks, direct_target};
+use super::code::{Code, Place, is_string};
+use super::shares::shares;
+use super::times::Times;
+use crate::sources::ebs::Hits;
+use hbbp_code::blocks::{Flow, Form};
 use hbbp_code::locate::TextIdx;
-use hbbp_model::kinds::KNOWN_TIMES;
-use hbbp_model::snapshot::{Module, Snapshot};
 use iced_x86::Mnemonic;
 
 /// Instructions that are searched for what turned interrupts off.
@@ -30,7 +29,7 @@ const DEEPEST: i32 = 4;
 
 /// What an instruction does to interrupts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Effect {
+pub(super) enum Effect {
     #[default]
     None,
     /// CLI.
@@ -39,74 +38,109 @@ enum Effect {
     OnAfterNext,
     /// POPF, which as a rule restores that they are on.
     On,
+    /// SYSCALL: they are off in the kernel, whose mask has RFLAGS.IF (arch/x86/kernel/cpu/common.c, `syscall_init`).
+    Call,
+    /// SYSRET: they are on in user code.
+    Return,
 }
 
-/// The effects of all forms.
+/// Where time passed that was sampled behind an instruction.
+#[derive(Debug)]
+pub(super) enum HeldBack {
+    /// There.
+    Not,
+    /// Before interrupts were turned on, which the code does not show.
+    Unknown,
+    /// In these instructions, by their shares.
+    Within(Vec<(Place, f64)>),
+}
+
+/// What turns interrupts off and on in code.
 pub(super) struct Interrupts<'a> {
-    snapshot: &'a Snapshot,
-    map: &'a BlockMap,
+    pub(super) code: Code<'a>,
     of_forms: Vec<Effect>,
-    kinds: Vec<u8>,
+    /// Instructions that are known to run with interrupts off.
+    off: BTreeSet<Place>,
 }
 
 impl<'a> Interrupts<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, map: &'a BlockMap) -> Self {
+    pub(super) fn new(code: Code<'a>) -> Self {
         let effect = |form: &Form| match form.decoded().map(|decoded| decoded.mnemonic()) {
             Some(Mnemonic::Cli) => Effect::Off,
             Some(Mnemonic::Sti) => Effect::OnAfterNext,
             Some(Mnemonic::Popf | Mnemonic::Popfd | Mnemonic::Popfq) => Effect::On,
+            Some(Mnemonic::Syscall) => Effect::Call,
+            Some(Mnemonic::Sysret | Mnemonic::Sysretq) => Effect::Return,
             _ => Effect::None,
         };
         Self {
-            snapshot,
-            map,
-            of_forms: map.forms.iter().map(effect).collect(),
-            kinds: kinds_of_forms(&map.forms),
+            of_forms: code.map.forms.iter().map(effect).collect(),
+            code,
+            off: BTreeSet::new(),
         }
     }
 
-    fn effect(&self, blocks: &TextBlocks, at: u32) -> Effect {
-        let form = blocks.instruction(at).map(|instruction| instruction.form);
-        let effect = form.and_then(|form| self.of_forms.get(usize::from(form.0)));
-        effect.copied().unwrap_or_default()
+    /// Finds what ran with interrupts off before there were samples, and adds other instructions of which this is known.
+    pub(super) fn find_off<'b>(&mut self, hits: &Hits, others: impl Iterator<Item = &'b Place>) {
+        let mut off: BTreeSet<Place> = others.copied().collect();
+        for (text, at) in hits.keys() {
+            let before = at.checked_sub(1).map(|before| (*text, before));
+            let on = before.and_then(|before| self.turned_on(before));
+            let region = on.and_then(|on| self.region(*text, on));
+            off.extend(region.into_iter().flatten().map(|at| (*text, at)));
+        }
+        self.off = off;
+    }
+
+    pub(super) fn effect(&self, at: Place) -> Effect {
+        self.code.of_form(&self.of_forms, at)
+    }
+
+    /// Whether an instruction is a SYSCALL of user code.
+    pub(super) fn is_call(&self, at: Place) -> bool {
+        self.effect(at) == Effect::Call && !self.code.is_of_kernel(at.0)
+    }
+
+    /// The instruction of the kernel that turned interrupts on before the one behind `at`.
+    pub(super) fn turned_on(&self, at: Place) -> Option<u32> {
+        let before = at.1.checked_sub(1).map(|before| (at.0, before));
+        let on = match self.effect(at) {
+            Effect::On => at,
+            _ => before.filter(|before| self.effect(*before) == Effect::OnAfterNext)?,
+        };
+        self.code.is_of_kernel(on.0).then_some(on.1)
+    }
+
+    /// Whether the samples behind an instruction are of its own time: those at a string instruction are its own, and none comes
+    /// while interrupts are off.
+    pub(super) fn has_own_samples(&self, (text, at): Place) -> bool {
+        let blocks = self.code.map.text(text);
+        let is_string = blocks.is_some_and(|blocks| is_string(self.code.map, blocks, at + 1));
+        !is_string && !self.off.contains(&(text, at)) && self.turned_on((text, at)).is_none()
     }
 
     /// The region that time at an instruction of the kernel was spent in, if it passed before interrupts were turned on there.
-    pub(super) fn held_back(&self, at: Place) -> HeldBack {
-        let found = self.map.text(at.0).and_then(|blocks| {
-            let on = self.turned_on(blocks, at.1)?;
-            Some(match self.region(blocks, on) {
-                Some(region) => HeldBack::Within(self.shares(blocks, at.0, region)),
-                None => HeldBack::Unknown,
-            })
-        });
-        found.unwrap_or(HeldBack::Not)
-    }
-
-    /// The instruction that turned interrupts on before the one behind `at`.
-    fn turned_on(&self, blocks: &TextBlocks, at: u32) -> Option<u32> {
-        let module = self.snapshot.modules.get(blocks.module.0 as usize)?;
-        let before = at.checked_sub(1);
-        let sti = before.filter(|before| self.effect(blocks, *before) == Effect::OnAfterNext);
-        let on = match self.effect(blocks, at) {
-            Effect::On => at,
-            _ => sti?,
+    pub(super) fn held_back(&self, at: Place, times: &Times) -> HeldBack {
+        let Some(on) = self.turned_on(at) else {
+            return HeldBack::Not;
         };
-        module.kind.is_kernel().then_some(on)
+        match self.region(at.0, on) {
+            Some(region) => HeldBack::Within(self.shares(at.0, region, times)),
+            None => HeldBack::Unknown,
+        }
     }
 
     /// The instructions with interrupts off before they were turned on, if the code shows them.
-    fn region(&self, blocks: &TextBlocks, on: u32) -> Option<RangeInclusive<u32>> {
-        let module = self.snapshot.modules.get(blocks.module.0 as usize)?;
-        let first = function_start(module, blocks, on)?;
+    fn region(&self, text: TextIdx, on: u32) -> Option<RangeInclusive<u32>> {
+        let first = self.code.function_start((text, on))?;
         let above = (first..on).rev().take(MOST_INSTRUCTIONS as usize);
         for n in above {
-            match self.effect(blocks, n) {
+            match self.effect((text, n)) {
                 Effect::Off => return Some(n + 1..=on),
                 Effect::On | Effect::OnAfterNext => return None,
-                Effect::None => {}
+                _ => {}
             }
-            let flow = blocks.instruction(n)?.flow;
+            let flow = self.code.flow((text, n))?;
             if !matches!(
                 flow,
                 Flow::Next | Flow::Conditional | Flow::Call | Flow::IndirectCall
@@ -118,27 +152,24 @@ impl<'a> Interrupts<'a> {
     }
 
     /// The instructions of a region, each with its share of the time.
-    fn shares(&self, blocks: &TextBlocks, text: TextIdx, region: RangeInclusive<u32>) -> Vec<(Place, f64)> {
-        let nested = self.nested(blocks, text, &region);
+    fn shares(&self, text: TextIdx, region: RangeInclusive<u32>, times: &Times) -> Vec<(Place, f64)> {
+        let nested = self.nested(text, &region);
         let weight = |(at, depth): (u32, i32)| {
-            let form = blocks
-                .instruction(at)
-                .map(|instruction| usize::from(instruction.form.0));
-            let kind = form
-                .and_then(|form| self.kinds.get(form))
-                .copied()
-                .unwrap_or_default();
-            let (time, _) = KNOWN_TIMES.get(usize::from(kind)).copied().unwrap_or_default();
+            let time = times.of(&self.code, (text, at)).cycles;
             ((text, at), time * ITERATIONS.powi(depth.min(DEEPEST)))
         };
         shares(region.zip(nested).map(weight).collect())
     }
 
     /// The loops of a region that each of its instructions is in. Branches back to one instruction are one loop.
-    fn nested(&self, blocks: &TextBlocks, text: TextIdx, region: &RangeInclusive<u32>) -> Vec<i32> {
+    fn nested(&self, text: TextIdx, region: &RangeInclusive<u32>) -> Vec<i32> {
         let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
         for from in region.clone() {
-            if let Some(head) = self.branch_back(blocks, text, from)
+            let is_conditional = self.code.flow((text, from)) == Some(Flow::Conditional);
+            let target = self.code.target((text, from)).filter(|_| is_conditional);
+            if let Some((to, head)) = target
+                && to == text
+                && head <= from
                 && region.contains(&head)
             {
                 ends.insert(head, from);
@@ -150,38 +181,4 @@ impl<'a> Interrupts<'a> {
             .map(|at| i32::try_from(loops_of(at)).unwrap_or(DEEPEST))
             .collect()
     }
-
-    /// Where a conditional branch leads, if that is above it.
-    fn branch_back(&self, blocks: &TextBlocks, TextIdx(text): TextIdx, from: u32) -> Option<u32> {
-        let instruction = blocks
-            .instruction(from)
-            .filter(|it| it.flow == Flow::Conditional)?;
-        let bits = self.snapshot.modules.get(blocks.module.0 as usize)?.kind.bits();
-        let start = instruction.offset as usize;
-        let bytes = &self.snapshot.text.get(text as usize)?.bytes;
-        let bytes = bytes.get(start..start + usize::from(instruction.len))?;
-        let target = direct_target(bits, bytes, blocks.addr(instruction))?;
-        blocks.find(target).ok().filter(|target| *target <= from)
-    }
-}
-
-/// Where time passed that was sampled behind an instruction.
-pub(super) enum HeldBack {
-    /// There.
-    Not,
-    /// Before interrupts were turned on, which the code does not show.
-    Unknown,
-    /// In these instructions, by their shares.
-    Within(Vec<(Place, f64)>),
-}
-
-/// The first instruction of the function that an instruction is in, or of its text.
-fn function_start(module: &Module, blocks: &TextBlocks, at: u32) -> Option<u32> {
-    let addr = blocks.addr(blocks.instruction(at)?);
-    let after = module.symbols.partition_point(|symbol| symbol.start <= addr);
-    let symbol = module.symbols.get(after.checked_sub(1)?)?;
-    module
-        .kind
-        .is_kernel()
-        .then(|| blocks.find(symbol.start).unwrap_or(0))
 }

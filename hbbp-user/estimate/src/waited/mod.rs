@@ -7,15 +7,22 @@
 //!
 //! Within a block, the predecessor is the instruction above. At its start, it is the end of a block that leads there. Recorded
 //! branches and streams show how often each did; without these, the code has to tell ([`ways_in`]). Without a known predecessor
-//! the sample stays at its instruction. Time with interrupts off is sampled where they are turned on ([`interrupts`]).
+//! the sample stays at its instruction. Time with interrupts off is sampled where they are turned on ([`interrupts`]), that of the
+//! two ends of a system call partly in the other ring ([`system_calls`]). What no sample separates is divided by the times of
+//! instructions ([`fit`]).
 
 mod attributed;
 mod between;
 mod code;
 mod executions;
+mod fit;
 mod interrupts;
+mod origins;
 mod samples;
+mod shares;
 mod slices;
+mod system_calls;
+mod times;
 mod waits;
 mod ways_in;
 

@@ -1,6 +1,6 @@
 //! What figures that are samples follow from.
 
-use super::ways_in::WaysIn;
+use super::origins::Origins;
 use hbbp_code::locate::LocatedIp;
 
 /// What figures that are samples follow from.
@@ -13,7 +13,9 @@ pub struct Waited {
     /// The share of the samples at instructions that turn interrupts on: their time passed with interrupts off before them, and
     /// the code does not show where.
     pub held_back: f64,
+    /// The share of the samples at the starts of blocks that stay there, as the search for what came before was ended.
+    pub unsearched: f64,
     /// The samples of each slice.
     pub(crate) totals: Vec<f64>,
-    pub(super) ways_in: WaysIn,
+    pub(super) origins: Origins,
 }

@@ -2,6 +2,8 @@
 
 use super::code::Code;
 use super::executions::Executions;
+use super::interrupts::Interrupts;
+use super::times::Times;
 use crate::rule::PAPER;
 use crate::{BlockCounts, Part, estimate};
 use hbbp_code::blocks::{BlockMap, blocks};
@@ -11,6 +13,8 @@ use hbbp_model::snapshot::{
     Event, EventIdx, EventUnit, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process,
     ProcessIdx, Snapshot, Symbol, Text,
 };
+
+mod interrupts;
 
 const BASE: u64 = 0x40_0000;
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
@@ -217,8 +221,9 @@ fn looked_at(code: &[u8]) -> (usize, usize) {
     program.intervals = vec![interval(&program, &[(0, 1)])];
     let (map, _) = estimated(&program);
     let hits = [((TextIdx(0), 0), 1.0)].into();
-    let code = Code::new(&program, &map, &hits);
-    let mut executions = Executions::new(&code, &hits);
+    let interrupts = Interrupts::new(Code::new(&program, &map).with_sources());
+    let times = Times::known(&map);
+    let mut executions = Executions::new(&interrupts, &hits, &times);
     let before = executions.work_left;
     let text = map.text(TextIdx(0)).unwrap();
     for _ in 0..100 {
@@ -229,10 +234,10 @@ fn looked_at(code: &[u8]) -> (usize, usize) {
     }
     let looked_at = before - executions.work_left;
     // Where no more may be looked at, nothing is known.
-    let mut executions = Executions::new(&code, &hits);
+    let mut executions = Executions::new(&interrupts, &hits, &times);
     executions.work_left = 0;
     assert_eq!(executions.of_end((TextIdx(0), 0)), 0.0);
-    assert_eq!(code.returns((TextIdx(0), 0), &mut 0), []);
+    assert_eq!(interrupts.code.returns((TextIdx(0), 0), &mut 0), []);
     (looked_at, text.n_instructions())
 }
 
@@ -292,47 +297,6 @@ fn samples_after_an_indirect_call_or_a_precise_event_stay() {
     assert_eq!(belong(&mut program, &[(3, 4)]), [(2, 4.0)]);
     program.run.events[0].precise = 2;
     assert_eq!(belong(&mut program, &[(3, 4)]), [(3, 4.0)]);
-}
-
-#[test]
-fn time_with_interrupts_off_belongs_to_what_is_between() {
-    // 0: nop; 1: cli; 2: add eax, ecx; 4: inc eax; 6: sti; 7: nop; 8: ret
-    let sti = [0x90, 0xfa, 0x01, 0xc8, 0xff, 0xc0, 0xfb, 0x90, 0xc3];
-    assert_eq!(
-        belong(&mut of_kernel(&sti, &[0]), &[(8, 6)]),
-        [(2, 2.0), (4, 2.0), (6, 2.0)]
-    );
-    // 0: call 7; 5: nop; 6: ret. 7: cli; 8: push rax; 9: sti; 10: ret, behind which interrupts come.
-    let called = [0xe8, 2, 0, 0, 0, 0x90, 0xc3, 0xfa, 0x50, 0xfb, 0xc3];
-    assert_eq!(
-        belong(&mut of_kernel(&called, &[0, 7]), &[(5, 4)]),
-        [(8, 2.0), (9, 2.0)]
-    );
-    // The function of the STI begins behind the CLI; user code turns nothing off; a counter is not held back.
-    let mut hidden = of_kernel(&sti, &[0, 2]);
-    assert_eq!(belong(&mut hidden, &[(8, 6)]), [(7, 6.0)]);
-    assert_eq!(estimated(&hidden).1.waited.unwrap().held_back, 1.0);
-    assert_eq!(belong(&mut program(&sti, &[0]), &[(8, 6)]), [(7, 6.0)]);
-    let mut counter = of_kernel(&sti, &[0]);
-    counter.run.events[0].unit = EventUnit::Cycles;
-    assert_eq!(belong(&mut counter, &[(8, 6)]), [(7, 6.0)]);
-    // 0: cli; 1: ret; 2: push rax; 3: popf; 4: nop. What turned them off is on another path.
-    let away = [0xfa, 0xc3, 0x50, 0x9d, 0x90, 0xc3];
-    assert_eq!(belong(&mut of_kernel(&away, &[0]), &[(4, 3)]), [(3, 3.0)]);
-    // 0: cli; 1: push rax; 2: popf; 3: nop; 4: ret
-    let restored = [0xfa, 0x50, 0x9d, 0x90, 0xc3];
-    // POPF loads, which takes twice the time of a plain instruction or a store.
-    assert_eq!(
-        belong(&mut of_kernel(&restored, &[0]), &[(3, 3), (4, 1)]),
-        [(1, 1.0), (2, 2.0), (3, 1.0)]
-    );
-    // 0: cli; 1: div rsi; 4: dec ecx; 6: jne 1. 8: sti; 9: nop; 10: ret
-    let looped = [0xfa, 0x48, 0xf7, 0xf6, 0xff, 0xc9, 0x75, 0xf9, 0xfb, 0x90, 0xc3];
-    let all = 22 * 32 + 1;
-    assert_eq!(
-        belong(&mut of_kernel(&looped, &[0]), &[(10, all)]),
-        [(1, 640.0), (4, 32.0), (6, 32.0), (8, 1.0)]
-    );
 }
 
 #[test]

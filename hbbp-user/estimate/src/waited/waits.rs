@@ -1,55 +1,50 @@
 //! Finds the instruction that a sample belongs to.
 
-use hbbp_code::blocks::{BlockMap, TextBlocks};
-use hbbp_model::snapshot::{EventIdx, EventUnit, Snapshot};
+use std::borrow::Cow;
 
-use super::code::{Place, is_string};
+use hbbp_code::blocks::{BlockMap, TextBlocks};
+use hbbp_model::snapshot::{EventIdx, EventUnit, ProcessIdx, Snapshot};
+
+use super::code::{Code, Place, is_string};
 use super::interrupts::{HeldBack, Interrupts};
-use super::ways_in::{WaysIn, shares};
+use super::origins::Origins;
+use super::shares::shares;
 use crate::{BlockCounts, Flows};
 
 /// Finds the instruction that each sample belongs to.
 pub struct Waits<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) map: &'a BlockMap,
-    before: Before<'a>,
+    /// Recorded branches and streams, where there are some: what they do not show is found in the code.
+    recorded: Option<Flows<'a>>,
     interrupts: Interrupts<'a>,
-}
-
-/// What tells the predecessors of a block.
-enum Before<'a> {
-    /// Recorded branches and streams.
-    Recorded(Flows<'a>),
-    /// The code.
-    Code(&'a WaysIn),
+    origins: Cow<'a, Origins>,
 }
 
 impl<'a> Waits<'a> {
     /// By what was recorded, or by the code where nothing was.
     pub fn new(snapshot: &'a Snapshot, map: &'a BlockMap, counts: &'a BlockCounts) -> Self {
-        let before = match &counts.waited {
-            Some(waited) => Before::Code(&waited.ways_in),
-            None => Before::Recorded(Flows::new(map, counts)),
-        };
-        Self {
-            snapshot,
-            map,
-            before,
-            interrupts: Interrupts::new(snapshot, map),
+        match &counts.waited {
+            Some(waited) => Self::by_code(snapshot, map, Cow::Borrowed(&waited.origins)),
+            None => Self {
+                recorded: Some(Flows::new(map, counts)),
+                ..Self::by_code(snapshot, map, Cow::Owned(Origins::known(map)))
+            },
         }
     }
 
-    pub(super) fn by_code(snapshot: &'a Snapshot, map: &'a BlockMap, ways_in: &'a WaysIn) -> Self {
+    pub(super) fn by_code(snapshot: &'a Snapshot, map: &'a BlockMap, origins: Cow<'a, Origins>) -> Self {
         Self {
             snapshot,
             map,
-            before: Before::Code(ways_in),
-            interrupts: Interrupts::new(snapshot, map),
+            recorded: None,
+            interrupts: Interrupts::new(Code::new(snapshot, map)),
+            origins,
         }
     }
 
-    /// The instructions that a sample of this event at an instruction belongs to, each with its share.
-    pub fn of(&self, event: EventIdx, (text, at): Place) -> Vec<(Place, f64)> {
+    /// The instructions that a sample of this event and process image at an instruction belongs to, each with its share.
+    pub fn of(&self, event: EventIdx, process: ProcessIdx, (text, at): Place) -> Vec<(Place, f64)> {
         let here = || vec![((text, at), 1.0)];
         let Some(blocks) = self.map.text(text) else {
             return here();
@@ -60,15 +55,16 @@ impl<'a> Waits<'a> {
             return here();
         }
         let start = blocks.block(blocks.block_of(at)).start;
-        let found = match (at.checked_sub(1).filter(|_| start < at), &self.before) {
+        let found = match (at.checked_sub(1).filter(|_| start < at), &self.recorded) {
             (Some(above), _) => vec![((text, above), 1.0)],
-            (None, Before::Recorded(flows)) => recorded(flows, blocks, (text, at)),
-            (None, Before::Code(ways_in)) => ways_in.of((text, at)).to_vec(),
+            (None, Some(flows)) => recorded(flows, blocks, (text, at)),
+            (None, None) => self.origins.ways_in.of((text, at)).to_vec(),
         };
         match event.map(|event| event.unit) {
             _ if found.is_empty() => here(),
             Some(EventUnit::Nanoseconds) => {
-                found.into_iter().flat_map(|it| self.with_held_back(it)).collect()
+                let with_held_back = |it| self.with_held_back(process, it);
+                found.into_iter().flat_map(with_held_back).collect()
             }
             // The interrupt of a counter is not held back (an NMI).
             _ => found,
@@ -76,16 +72,24 @@ impl<'a> Waits<'a> {
     }
 
     /// The instructions with interrupts off that the share of an instruction belongs to, or itself.
-    fn with_held_back(&self, (at, share): (Place, f64)) -> Vec<(Place, f64)> {
-        match self.interrupts.held_back(at) {
+    fn with_held_back(&self, process: ProcessIdx, (at, share): (Place, f64)) -> Vec<(Place, f64)> {
+        match self.held_back(process, at) {
             HeldBack::Within(spent) => spent.into_iter().map(|(at, part)| (at, part * share)).collect(),
             HeldBack::Not | HeldBack::Unknown => vec![(at, share)],
         }
     }
 
+    fn held_back(&self, process: ProcessIdx, at: Place) -> HeldBack {
+        let of_call = self.origins.system_calls.of(&self.interrupts, process, at);
+        of_call.map_or_else(
+            || self.interrupts.held_back(at, &self.origins.times),
+            HeldBack::Within,
+        )
+    }
+
     /// Whether time at an instruction passed with interrupts off before it, where the code does not show it.
-    pub(super) fn is_held_back(&self, at: Place) -> bool {
-        matches!(self.interrupts.held_back(at), HeldBack::Unknown)
+    pub(super) fn is_held_back(&self, process: ProcessIdx, at: Place) -> bool {
+        matches!(self.held_back(process, at), HeldBack::Unknown)
     }
 }
 

@@ -4,18 +4,13 @@
 //! callee. A single way was taken each time. Several divide the samples by the time of their last instructions, which is that of
 //! the instruction times how often the way was taken ([`Executions`]). If nothing tells how often, or control came by an indirect
 //! branch or call, the predecessor is not known.
-//!
-//! The time of a division is known less well than that of an addition. So what the samples are more or fewer than expected belongs to
-//! each way in proportion to its time and the variance of that time: a calibration estimator (Deville and Särndal, 1992, Journal of
-//! the American Statistical Association 87, equation 2.3).
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::code::{Code, Place};
 use super::executions::Executions;
+use super::shares::{Expected, calibrated};
 use crate::sources::ebs::Hits;
-use hbbp_code::blocks::BlockMap;
-use hbbp_model::snapshot::Snapshot;
 
 /// Ways into a block that divide its samples: those with the most time.
 const MOST_WAYS: usize = 16;
@@ -27,19 +22,25 @@ pub(crate) struct WaysIn {
 }
 
 impl WaysIn {
-    /// Of blocks with these samples.
-    pub(crate) fn new(snapshot: &Snapshot, map: &BlockMap, hits: &Hits) -> Self {
-        let code = Code::new(snapshot, map, hits);
+    /// Of blocks with these samples, and the samples for which no more work was left.
+    pub(super) fn new(executions: &mut Executions<'_>, hits: &Hits) -> (Self, f64) {
+        let code = executions.code;
         let mut search = Search {
-            code: &code,
-            executions: Executions::new(&code, hits),
+            code,
+            executions,
             returns: HashMap::new(),
         };
-        let starts = hits.iter().filter(|(at, _)| code.begins_block(**at));
-        let of = starts.map(|(at, samples)| (*at, search.predecessors(*at, *samples)));
-        Self {
-            of: of.filter(|(_, from)| !from.is_empty()).collect(),
+        let (mut of, mut unsearched) = (BTreeMap::new(), 0.0);
+        for (at, samples) in hits.iter().filter(|(at, _)| code.begins_block(**at)) {
+            let from = search.predecessors(*at, *samples);
+            if search.executions.work_left == 0 {
+                unsearched += samples;
+            }
+            if !from.is_empty() {
+                of.insert(*at, from);
+            }
         }
+        (Self { of }, unsearched)
     }
 
     /// The predecessors of the block that begins here, each with its share; none where they are not known.
@@ -49,14 +50,14 @@ impl WaysIn {
 }
 
 /// Finds predecessors.
-struct Search<'a> {
+struct Search<'a, 'b> {
     code: &'a Code<'a>,
-    executions: Executions<'a>,
+    executions: &'a mut Executions<'b>,
     /// The heaviest returns of each callee, with their executions.
     returns: HashMap<Place, Vec<(Place, f64)>>,
 }
 
-impl Search<'_> {
+impl Search<'_, '_> {
     /// The predecessors of a block that begins here with these samples, each with its share.
     fn predecessors(&mut self, at: Place, samples: f64) -> Vec<(Place, f64)> {
         let ways = self.code.ways(at);
@@ -73,11 +74,11 @@ impl Search<'_> {
             return vec![(*only, 1.0)];
         }
         let expected = from.into_iter().map(|(way, executions)| {
-            let (time, off) = self.executions.known_time(way);
+            let time = self.executions.time(way);
             Expected {
                 way,
-                time: executions * time,
-                variance: off.ln().powi(2),
+                time: executions * time.cycles,
+                variance: time.variance,
             }
         });
         calibrated(&heaviest(expected.collect(), |way| way.time), samples)
@@ -88,7 +89,7 @@ impl Search<'_> {
         let Some(callee) = self.code.target(call) else {
             return Vec::new();
         };
-        let (code, executions) = (self.code, &mut self.executions);
+        let (code, executions) = (self.code, &mut *self.executions);
         let returns = self.returns.entry(callee).or_insert_with(|| {
             let found = code.returns(callee, &mut executions.work_left);
             let with = found.into_iter().map(|way| (way, executions.of_end(way)));
@@ -101,38 +102,9 @@ impl Search<'_> {
     }
 }
 
-/// What is expected of a way.
-struct Expected {
-    way: Place,
-    /// Samples.
-    time: f64,
-    /// Of the logarithm of the time.
-    variance: f64,
-}
-
-/// The shares of ways, whose samples are as many as there were.
-fn calibrated(ways: &[Expected], samples: f64) -> Vec<(Place, f64)> {
-    let all: f64 = ways.iter().map(|way| way.time).sum();
-    let variable: f64 = ways.iter().map(|way| way.time * way.variance).sum();
-    if all <= 0.0 || variable <= 0.0 {
-        return Vec::new();
-    }
-    let factor = (samples - all) / variable;
-    let amount = |way: &Expected| way.time * (1.0 + way.variance * factor).max(0.0);
-    shares(ways.iter().map(|way| (way.way, amount(way))).collect())
-}
-
 /// The heaviest of these, by a weight.
 fn heaviest<T>(mut of: Vec<T>, weight: impl Fn(&T) -> f64) -> Vec<T> {
     of.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
     of.truncate(MOST_WAYS);
     of
-}
-
-/// Weights as shares of their sum, without those that have none.
-pub(super) fn shares(mut weights: Vec<(Place, f64)>) -> Vec<(Place, f64)> {
-    weights.retain(|(_, weight)| 0.0 < *weight);
-    let all: f64 = weights.iter().map(|(_, weight)| weight).sum();
-    weights.iter_mut().for_each(|(_, weight)| *weight /= all);
-    weights
 }

@@ -103,6 +103,11 @@ pub(super) enum Warning {
         /// Its share of all samples.
         share: f64,
     },
+    /// Samples stay where they lie, as the search for what was executed before them was ended.
+    Unsearched {
+        /// Their share of all samples.
+        share: f64,
+    },
     /// There are too few samples for small shares.
     FewSamples {
         /// Samples in the mix.
@@ -158,6 +163,7 @@ pub(super) fn warnings(
     }
     warnings.extend(misses.into_iter().map(Warning::Missed));
     warnings.extend(interrupts_off(analysis));
+    warnings.extend(unsearched(analysis));
     if 0 < accounting.counted.kernel {
         warnings.extend(of_kernel_text(&run.kernel_text));
     }
@@ -187,6 +193,12 @@ const MUCH_TIME: f64 = 0.01;
 fn interrupts_off(analysis: &Analysis) -> Option<Warning> {
     let share = analysis.counts.waited.as_ref()?.held_back;
     (MUCH_TIME < share).then_some(Warning::InterruptsOff { share })
+}
+
+/// Samples that the search for what was executed before them did not come to.
+fn unsearched(analysis: &Analysis) -> Option<Warning> {
+    let share = analysis.counts.waited.as_ref()?.unsearched;
+    (0.0 < share).then_some(Warning::Unsearched { share })
 }
 
 /// Functions that a sentence names.
@@ -302,6 +314,7 @@ impl Warning {
             Self::AsLanded => "samples.as_landed",
             Self::CountedTogether { .. } => "processes.together",
             Self::InterruptsOff { .. } => "time.interrupts_off",
+            Self::Unsearched { .. } => "time.unsearched",
             Self::FewSamples { .. } => "few_samples",
             Self::Unexplained { .. } => "unexplained",
             Self::Lost { .. } => "lost",

@@ -39,6 +39,7 @@ pub mod segments;
 pub mod space;
 pub(crate) mod static_branches;
 mod symbol_tables;
+mod system_calls;
 pub mod text_difference;
 mod unknown_pages;
 mod vmcoreinfo;

@@ -326,7 +326,7 @@ impl KernelSpace {
     }
 
     /// Copies text that may be gone when it turns out that it was hit.
-    fn copy_early(&mut self, at: Va, region: &Region) {
+    pub(super) fn copy_early(&mut self, at: Va, region: &Region) {
         let text = self.texts.entry(region.module).or_default();
         if text.known(ImageAddr(at.0)).is_none() && self.cover(at, region) == Covered::Yes {
             let text = self.texts.entry(region.module).or_default();

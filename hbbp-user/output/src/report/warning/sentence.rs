@@ -123,6 +123,12 @@ impl Warning {
                  the clock cannot see",
                 100.0 * share
             ),
+            Self::Unsearched { share } => write!(
+                f,
+                "{:.2} % of the samples came after the bound of the search for what was executed before them: time at the start of \
+                 a block is not charged to what it waited for",
+                100.0 * share
+            ),
             Self::FewSamples { n: 1 } => f.write_str("only 1 sample: nothing can be concluded"),
             Self::FewSamples { n } => {
                 write!(

@@ -114,7 +114,8 @@ const fn about(warning: &Warning) -> Fact {
         Warning::Imprecise { .. }
         | Warning::AsLanded
         | Warning::Traced { .. }
-        | Warning::InterruptsOff { .. } => Fact::Skid,
+        | Warning::InterruptsOff { .. }
+        | Warning::Unsearched { .. } => Fact::Skid,
         Warning::FewSamples { .. } | Warning::Missed(Miss::NoSamples) => Fact::Few,
         Warning::Missed(Miss::Residual { .. })
         | Warning::Balanced { .. }
@@ -162,7 +163,7 @@ fn weight(warning: &Warning, run: &Measured<'_>) -> f64 {
         Warning::Balanced { excess } => *excess,
         Warning::Lengths { by } => by.abs(),
         Warning::Traced { landed, .. } => *landed,
-        Warning::InterruptsOff { share } => *share,
+        Warning::InterruptsOff { share } | Warning::Unsearched { share } => *share,
         // The standard error of a half.
         Warning::FewSamples { n } => 0.5 / (*n as f64).sqrt(),
         Warning::Unexplained { n } => {
