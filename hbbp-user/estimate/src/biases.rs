@@ -7,7 +7,7 @@ use super::flow::per_branch::Untied;
 use super::landing::Skid;
 
 /// What was found of the biases of the methods, and taken out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Biases {
     /// Where streams were balanced, what for.
     pub flow: Option<Bias>,

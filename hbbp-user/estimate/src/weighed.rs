@@ -19,7 +19,7 @@ use super::sources::ebs::by_instruction;
 use super::sources::stream::Stream;
 use super::stages::Stage;
 use super::whole_run::WholeRun;
-use super::{Biases, BlockCount, Classes, Corrections, Part, Unit};
+use super::{Biases, BlockCount, Classes, Part, Unit};
 use crate::sums::over;
 
 /// What branch stacks showed, with the weights that all stages leave.
@@ -45,14 +45,14 @@ pub(super) fn weighed(
 ) -> Weighed {
     let (map, depth) = (basis.map, sampling.streams_per_stack);
     let Observed { seen, samples, .. } = observed;
-    let (mut corrections, mut moved) = (Corrections::default(), None);
+    let (mut biases, mut moved) = (Biases::default(), None);
     let late = (basis.assignment.unit == Unit::Executions)
         .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
         .flatten();
     let is_late = late.is_some();
-    let late = late.and_then(|(on_time, late)| {
+    biases.late = late.and_then(|(on_time, late)| {
         let weights = weights(&streams, &graph, &on_time);
-        corrections.late(seen, changes(&streams, &weights));
+        biases.corrections.late(seen, changes(&streams, &weights));
         basis.runs(Stage::Late).then(|| {
             set_weights(&mut streams, &weights);
             graph = on_time;
@@ -63,7 +63,7 @@ pub(super) fn weighed(
     let counted = counted.of_stages(basis.stages);
     let per_branch = counted.per_branch(&streams, map, &graph, depth);
     let totals = counted.totals.zip(per_branch.as_ref());
-    let untied = totals.map(|(totals, per_branch)| per_branch.untied(totals, &streams, &graph));
+    biases.untied = totals.map(|(totals, per_branch)| per_branch.untied(totals, &streams, &graph));
     let find = || Phases::find(&graph, sampling.period);
     let phases = basis.runs(Stage::Phases).then(find).unwrap_or_default();
     let counted = match basis.runs(Stage::Fallback) {
@@ -80,10 +80,10 @@ pub(super) fn weighed(
     let hits = || by_instruction(map, observed.located, basis.assignment, 1.0);
     let landed = || landed(map, &streams, &graph, seen, &hits());
     let balanced = balanced(basis, &graph, observed.branches, known, landed, depth);
-    let bias = balanced.and_then(|(runs, bias)| {
+    biases.flow = balanced.and_then(|(runs, bias)| {
         let weights = reweighted(&streams, &graph, &runs);
         match bias {
-            Some(_) => corrections.balanced(seen, changes(&streams, &weights)),
+            Some(_) => biases.corrections.balanced(seen, changes(&streams, &weights)),
             // What late stacks change is not chance.
             None if is_late => {}
             None => moved = Some(Moved::new(seen, &weights, changes(&streams, &weights))),
@@ -97,13 +97,7 @@ pub(super) fn weighed(
         streams,
         graph,
         phases,
-        biases: Biases {
-            flow: bias,
-            skid: None,
-            late,
-            untied,
-            corrections,
-        },
+        biases,
         moved,
         shifts,
     }

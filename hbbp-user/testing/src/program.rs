@@ -210,6 +210,34 @@ pub fn troubled() -> Snapshot {
     snapshot
 }
 
+/// The facts of a second on two CPUs.
+fn run(event: Event) -> Run {
+    Run {
+        tool_version: "0.1.0".to_owned(),
+        host: HostFacts {
+            name: "myriad".to_owned(),
+            cpu_model: "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz".to_owned(),
+            kernel_release: "6.1.0-13-amd64".to_owned(),
+            kernel_build_id: vec![0x5a; 20],
+            n_cpus: 2,
+        },
+        started: 1_795_151_621_000_000_000,
+        duration: 1_000_000_000,
+        scope: "the whole system".to_owned(),
+        events: vec![event],
+        classes: Vec::new(),
+        kernel_text: KernelTextSource::Probe,
+        notes: Vec::new(),
+        unmeasured: Default::default(),
+        without_executions: String::new(),
+        overhead: Overhead {
+            cpu: 3_000_000,
+            memory: 24_500_000,
+            ..Overhead::default()
+        },
+    }
+}
+
 /// The small program, sampled by `event`.
 fn measured_by(event: Event) -> Snapshot {
     let text = |module, start, code: &[&[u8]]| Text {
@@ -224,30 +252,7 @@ fn measured_by(event: Event) -> Snapshot {
         at_each(ProcessIdx(1), USER + 0x40, &VECTOR_COPY, 10),
     ];
     Snapshot {
-        run: Run {
-            tool_version: "0.1.0".to_owned(),
-            host: HostFacts {
-                name: "myriad".to_owned(),
-                cpu_model: "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz".to_owned(),
-                kernel_release: "6.1.0-13-amd64".to_owned(),
-                kernel_build_id: vec![0x5a; 20],
-                n_cpus: 2,
-            },
-            started: 1_795_151_621_000_000_000,
-            duration: 1_000_000_000,
-            scope: "the whole system".to_owned(),
-            events: vec![event],
-            classes: Vec::new(),
-            kernel_text: KernelTextSource::Probe,
-            notes: Vec::new(),
-            unmeasured: Default::default(),
-            without_executions: String::new(),
-            overhead: Overhead {
-                cpu: 3_000_000,
-                memory: 24_500_000,
-                ..Overhead::default()
-            },
-        },
+        run: run(event),
         modules: vec![
             module("[kernel]", ModuleKind::Kernel, &[(KERNEL, 8, "spin_wait")]),
             module(
