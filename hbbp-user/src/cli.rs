@@ -21,7 +21,7 @@ mod top;
 
 use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Arg, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::cmd::Job;
@@ -46,7 +46,7 @@ use recording::InputArgs;
 use report::{ReportArgs, plain_look};
 use top::TopArgs;
 
-/// Measure the dynamic instruction mix of the whole system, kernel and user code together.
+/// Measure the dynamic instruction mix of the whole system, kernel and user code.
 ///
 /// Without a subcommand, record and print a report: `sudo hbbp-sys --duration 10`.
 #[derive(Debug, Parser)]
@@ -54,7 +54,9 @@ use top::TopArgs;
     name = "hbbp-sys",
     version,
     max_term_width = 100,
-    args_conflicts_with_subcommands = true
+    args_conflicts_with_subcommands = true,
+    after_help = "Start with: sudo hbbp-sys --duration 10",
+    mut_args = beyond_the_start
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -82,29 +84,37 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Print a report of a saved profile or a perf recording (needs no root).
+    /// Print a report of a profile or a perf recording (needs no root).
     Report {
         #[command(flatten)]
         input: InputArgs,
         #[command(flatten)]
         report: ReportArgs,
-        /// Write the report to FILE, such as a page: `--format html -o report.html`.
+        /// Write the report to FILE.
+        ///
+        /// Such as a page: `--format html -o report.html`.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Show in the page what changed since this profile, with its significance (needs --format html; else see
-        /// `hbbp-sys diff`).
+        /// Show in a page what changed since this profile.
+        ///
+        /// Changes have their significance. Needs --format html; else see `hbbp-sys diff`.
         #[arg(long, value_name = "PROFILE")]
         compare: Option<PathBuf>,
     },
-    /// Show the code of a function with its executions: disassembly, both estimates, samples, loops, text versions.
+    /// Show the code of a function with its executions.
+    ///
+    /// Disassembly, both estimates, samples, loops, text versions.
     #[command(after_long_help = annotate::HELP)]
     Annotate(AnnotateArgs),
-    /// Show what changed from one profile to another, and what of it is more than chance.
+    /// Show what changed between profiles, and what is more than chance.
     Diff(DiffArgs),
-    /// Put the runs of several profiles, also of several hosts, into one profile.
+    /// Put the runs of several profiles into one.
+    ///
+    /// The profiles may be of several hosts.
     Merge(MergeArgs),
-    /// Convert a recording to a profile: perf.data, `perf script` output with branch stacks, or BOLT pre-aggregated
-    /// text.
+    /// Convert a recording to a profile.
+    ///
+    /// A recording is perf.data, `perf script` output with branch stacks, or BOLT pre-aggregated text.
     Import {
         #[command(flatten)]
         input: InputArgs,
@@ -112,30 +122,44 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Export a profile or a recording: profiles for compilers and BOLT, tables for viewers, lines for scripts.
+    /// Export a profile for compilers, BOLT, viewers or scripts.
+    ///
+    /// A profile or a recording becomes profiles for compilers and BOLT, tables for viewers, or lines for scripts.
     #[command(after_long_help = export::EXPORT_HELP)]
     Export(ExportArgs),
-    /// Record basic block vectors, for SimPoint: what each block executed in each interval of instructions.
+    /// Record basic block vectors, for SimPoint.
+    ///
+    /// A vector has what each block executed in an interval of instructions.
     #[command(after_long_help = bbv::HELP)]
     Bbv(BbvArgs),
-    /// Compare a profile with exact counts: errors of EBS, LBR and hybrid.
+    /// Compare a profile with exact counts: errors of each method.
+    ///
+    /// The methods are EBS, LBR and hybrid.
     Eval(EvalArgs),
-    /// Show the instruction mix as it runs: classes of both rings, hottest functions, modules, processes.
+    /// Show the instruction mix as it runs.
+    ///
+    /// Classes of both rings, hottest functions, modules, processes.
     #[command(after_long_help = top::HELP)]
     Top(TopArgs),
-    /// Measure for ever, and keep a profile of each interval in a directory.
+    /// Measure for ever, and keep a profile of each interval.
+    ///
+    /// Profiles are in a directory.
     #[command(after_long_help = daemon::HELP)]
     Daemon(DaemonArgs),
-    /// Print the instruction mix of each process at intervals, as Intel's processwatch did.
+    /// Print the instruction mix of each process at intervals.
+    ///
+    /// Options and columns are those of Intel's processwatch.
     #[command(name = "processwatch")]
     ProcessWatch(ProcessWatchArgs),
-    /// Show what this machine supports, and how to enable what is missing.
+    /// Show what this machine supports, and how to enable the rest.
     Check {
         /// Output format.
         #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
         format: TextOrJson,
     },
-    /// Compare live kernel text with the static image: differing bytes and sites by cause.
+    /// Compare live kernel text with the static image.
+    ///
+    /// Differing bytes and sites by cause.
     KernelText {
         /// Static image: a vmlinux or a boot image. Default: the image of the running kernel, found by build id in
         /// the usual locations.
@@ -157,6 +181,15 @@ enum Command {
     /// Print a man page, or write all of them to a directory.
     #[command(after_long_help = generated::MAN_HELP)]
     Man(ManArgs),
+}
+
+/// Options that are in the short help: with the subcommands they fill a screen that is read at a glance.
+const AT_THE_START: [&str; 7] = ["duration", "pid", "command", "rows", "view", "details", "output"];
+
+/// Leaves an option of the measurement out of the short help, unless one begins with it.
+fn beyond_the_start(arg: Arg) -> Arg {
+    let is_first = AT_THE_START.contains(&arg.get_id().as_str());
+    if is_first { arg } else { arg.hide_short_help(true) }
 }
 
 impl Cli {
@@ -214,7 +247,7 @@ impl Cli {
                     if let Extent::Details(paging) = &mut report.extent {
                         *paging = Paging::Never;
                     }
-                    report.look = plain_look(report.look.demangle, report.extent);
+                    report.look = plain_look(report.look, report.extent);
                 }
                 let input = input.into_options();
                 report.debug_files.clone_from(&input.places.binaries);

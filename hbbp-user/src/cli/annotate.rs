@@ -28,7 +28,9 @@ that counts (by); `!` marks a biased LBR estimate. Arrows lead from the end of a
 pub(super) struct AnnotateArgs {
     #[command(flatten)]
     input: InputArgs,
-    /// Function to annotate: FUNCTION, 0xADDRESS, MODULE+0xADDRESS or FILE:LINE.
+    /// Function to annotate, e.g. ksys_read.
+    ///
+    /// FUNCTION, 0xADDRESS, MODULE+0xADDRESS or FILE:LINE.
     #[arg(
         value_name = "WHAT",
         required_unless_present = "hottest",
@@ -49,7 +51,9 @@ pub(super) struct AnnotateArgs {
     format: TextOrJson,
     #[command(flatten)]
     look: LookArgs,
-    /// Do not show text in a pager (PAGER, or less).
+    /// Do not show text in a pager.
+    ///
+    /// The pager is PAGER, or less.
     #[arg(long)]
     no_pager: bool,
 }

@@ -23,8 +23,9 @@ Example: hbbp-sys bbv --simpoints 10 -o vectors -- ./program";
 
 #[derive(Debug, Args)]
 pub(super) struct BbvArgs {
-    /// Instructions in an interval, of each thread with --per-thread and of all together without. Where only a clock can be
-    /// sampled, nanoseconds.
+    /// Instructions in an interval; ns of a clock.
+    ///
+    /// Of each thread with --per-thread and of all together without. Where only a clock can be sampled, nanoseconds.
     #[arg(long, value_name = "N", default_value_t = INTERVAL_SIZE, value_parser = clap::value_parser!(u64).range(1..))]
     interval_size: u64,
     /// Print the totals of each thread, and write nothing.
@@ -39,7 +40,9 @@ pub(super) struct BbvArgs {
     /// Kernel and user code (the default).
     #[arg(long, conflicts_with_all = ["kernel", "user"])]
     both: bool,
-    /// Choose at most K simulation points, with their weights, and draw the phases.
+    /// Choose at most K simulation points.
+    ///
+    /// They have weights, and the phases are drawn.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=MOST_POINTS), requires = "output")]
     simpoints: Option<u16>,
     /// Write the files to DIR.
@@ -47,10 +50,10 @@ pub(super) struct BbvArgs {
     output: Option<PathBuf>,
     /// Write the vectors to FILE, in DIR if there is one. `%p` is the process, with --per-thread: each has its files. `%q{NAME}` is
     /// a variable of the environment, `%%` a percent sign.
-    #[arg(long, value_name = "FILE", value_parser = parse_name)]
+    #[arg(long, value_name = "FILE", value_parser = parse_name, hide_short_help = true)]
     bb_out_file: Option<FileName>,
     /// Write addresses and functions of the blocks to FILE, named in the same way.
-    #[arg(long, value_name = "FILE", value_parser = parse_name)]
+    #[arg(long, value_name = "FILE", value_parser = parse_name, hide_short_help = true)]
     pc_out_file: Option<FileName>,
     #[command(flatten)]
     rule: RuleArgs,

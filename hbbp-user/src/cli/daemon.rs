@@ -27,23 +27,30 @@ pub(super) struct DaemonArgs {
     /// Length of an interval in seconds, or with a unit.
     #[arg(short, long, value_name = "TIME", default_value = "60", value_parser = parse_interval)]
     interval: Duration,
-    /// Remove the oldest segments while all together are larger (e.g. 500M, 20G).
+    /// Remove the oldest segments beyond it, e.g. 20G.
+    ///
+    /// While all together are larger: 500M, 20G.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_disk: Option<u64>,
-    /// Remove segments that ended longer ago (e.g. 12h, 30d).
+    /// Remove segments that ended longer ago, e.g. 30d.
+    ///
+    /// Hours or days: 12h, 30d.
     #[arg(long, value_name = "TIME", value_parser = parse_age)]
     max_age: Option<Duration>,
-    /// Serve metrics (OpenMetrics, /metrics and /healthz) at unix:PATH, which its owner alone can use, and there also profiles
-    /// (/profile?seconds=N); or at 127.0.0.1:PORT, which every local user can read.
+    /// Serve metrics at unix:PATH or 127.0.0.1:PORT.
+    ///
+    /// OpenMetrics, /metrics and /healthz. At unix:PATH, which its owner alone can use, there are also profiles
+    /// (/profile?seconds=N); at 127.0.0.1:PORT every local user can read.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Listen>,
-    /// CPU time that the daemon may take, in percent of all CPUs; sampling periods are adapted to it. 100% leaves them as they
-    /// are.
-    #[arg(long, value_name = "PERCENT", default_value = "0.3%", value_parser = parse_share)]
+    /// CPU time that the daemon may take, of all CPUs.
+    ///
+    /// In percent; sampling periods are adapted to it. 100% leaves them as they are.
+    #[arg(long, value_name = "SHARE", default_value = "0.3%", value_parser = parse_share)]
     cpu_budget: u32,
     /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit is
     /// not merged, or is left out and counted.
-    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = parse_size, hide_short_help = true)]
     memory_budget: u64,
     #[command(flatten)]
     record: RecordArgs,

@@ -24,7 +24,9 @@ pub(super) struct DiffArgs {
     a: PathBuf,
     /// Second profile or recording (B).
     b: PathBuf,
-    /// Dimensions of the rows, comma-separated, e.g. mnemonic, extension, module,function.
+    /// Dimensions of the rows, comma-separated.
+    ///
+    /// Such as mnemonic, extension, module,function.
     #[arg(
         short,
         long,
@@ -35,21 +37,29 @@ pub(super) struct DiffArgs {
         conflicts_with = "view"
     )]
     by: Vec<String>,
-    /// Compare by the rows of a view of `hbbp-sys report`, e.g. isa.
+    /// Compare by the rows of a view, e.g. isa.
+    ///
+    /// The views are those of `hbbp-sys report`.
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
-    /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob; may be repeated.
-    #[arg(long, value_name = "DIMENSION=PATTERN")]
+    /// Only what matches, e.g. 'extension=AVX*'.
+    ///
+    /// Instructions whose dimension matches (or, with !=, does not match) a glob; may be repeated.
+    #[arg(long, value_name = "DIM=GLOB")]
     filter: Vec<String>,
-    /// Compare amounts per unit of work instead of shares: instructions, second, or count:FUNCTION (per call).
+    /// Compare amounts per unit of work, e.g. second.
+    ///
+    /// Instead of shares: instructions, second, or count:FUNCTION (per call).
     #[arg(long, value_name = "UNIT")]
     per: Option<Per>,
-    /// Exit with status 3 if this changed, at 95 % confidence: FILTER:share>+N% (percentage points) or
-    /// FILTER:amount>+N% (with --per), e.g. 'extension=AVX512*:share>+1%'; may be repeated.
-    #[arg(long, value_name = "CONDITION")]
+    /// Exit with status 3 if this changed.
+    ///
+    /// At 95 % confidence: FILTER:share>+N% (percentage points) or FILTER:amount>+N% (with --per), e.g.
+    /// 'extension=AVX512*:share>+1%'; may be repeated.
+    #[arg(long, value_name = "CHANGE")]
     fail_if: Vec<String>,
     /// Groups of instructions as further dimensions, a TOML file; may be repeated.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     taxonomy: Vec<PathBuf>,
     #[command(flatten)]
     rule: RuleArgs,
@@ -61,15 +71,17 @@ pub(super) struct DiffArgs {
     format: DiffFormat,
     #[command(flatten)]
     look: LookArgs,
-    /// Do not show text in a pager (PAGER, or less).
+    /// Do not show text in a pager.
+    ///
+    /// The pager is PAGER, or less.
     #[arg(long)]
     no_pager: bool,
     /// For directories of daemons: read from this time on, which is an age (90s, 2h, 3d) or UTC (2026-11-22T15:00). Given twice,
     /// the first is for A and the second for B.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     since: Vec<Moment>,
     /// For directories of daemons: read up to this time. It may be given twice as well.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     until: Vec<Moment>,
     #[command(flatten)]
     files: FilesArgs,

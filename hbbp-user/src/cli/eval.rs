@@ -14,21 +14,25 @@ use hbbp_output::report::TextOrJson;
 pub(super) struct EvalArgs {
     /// Profile to evaluate.
     file: PathBuf,
-    /// Exact counts of the same program: lines `ADDRESS EXECUTIONS` after `M MODULE`, output of Callgrind (with
-    /// --dump-instr=yes), a mix of Intel SDE, DynamoRIO's opcode_mix, or a file of the emulated machine (`cargo xtask
-    /// vm`). Record that program alone, except with the last.
+    /// Exact counts of the same program.
+    ///
+    /// Lines `ADDRESS EXECUTIONS` after `M MODULE`, output of Callgrind (with --dump-instr=yes), a mix of Intel SDE, DynamoRIO's
+    /// opcode_mix, or a file of the emulated machine (`cargo xtask vm`). Record that program alone, except with the last.
     #[arg(long, value_name = "FILE")]
     reference: PathBuf,
     /// Level at which errors are grouped.
     #[arg(short, long, value_enum, default_value_t = EvalLevel::Ring)]
     by: EvalLevel,
-    /// Hold sampling methods side by side, those that the profile has the samples for: classic, precise, precise-prime,
-    /// ip+1, lbr, hybrid. The others are named with their reason.
+    /// Hold sampling methods side by side.
+    ///
+    /// Those that the profile has the samples for: classic, precise, precise-prime, ip+1, lbr, hybrid. The others are named with
+    /// their reason.
     #[arg(long, value_name = "METHOD,..", value_delimiter = ',', value_parser = parse_sampling)]
     methods: Vec<Sampling>,
-    /// Write the blocks of the profile to FILE (`-` for standard output, without the errors) as CSV, to learn rules from:
-    /// a line for each block with its features for a rule and its executed instructions, exact and by each method; at the
-    /// end, of each ring, those that are in none of these blocks.
+    /// Write the blocks of the profile to FILE as CSV.
+    ///
+    /// `-` is standard output, without the errors. To learn rules from: a line for each block with its features for a rule and its
+    /// executed instructions, exact and by each method; at the end, of each ring, those that are in none of these blocks.
     #[arg(long, value_name = "FILE")]
     blocks: Option<PathBuf>,
     #[command(flatten)]

@@ -47,11 +47,14 @@ pub(super) struct ExportArgs {
     /// Format of the export.
     #[arg(long, value_enum)]
     format: FormatArg,
-    /// Image to export: a build id (or its first digits), a path, a kernel module, or vmlinux. A file is matched by its
-    /// build id.
+    /// Image to export, by path or build id.
+    ///
+    /// A build id (or its first digits), a path, a kernel module, or vmlinux. A file is matched by its build id.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// Write to a file, or all images to a directory. Default: standard output.
+    /// Write to a file, or all images to a directory.
+    ///
+    /// Default: standard output.
     #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -59,7 +62,9 @@ pub(super) struct ExportArgs {
     /// Print streams as recorded, without discarding impossible ones.
     #[arg(long)]
     raw: bool,
-    /// Source of the counts (needs --format counts). Default: lbr if there are streams, else ebs.
+    /// Source of the counts, with --format counts.
+    ///
+    /// Default: lbr if there are streams, else ebs.
     #[arg(long, value_enum)]
     source: Option<SourceArg>,
 }

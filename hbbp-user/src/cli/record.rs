@@ -20,22 +20,27 @@ use hbbp_resolve::kernel::space::TextHistory;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub(super) struct RecordArgs {
-    /// Measurement time in seconds, or with a unit (500ms, 90s, 5m, 1h). Default: until Ctrl-C or until the command
-    /// exits.
+    /// Measure for TIME: 10, 500ms, 90s, 5m, 1h.
+    ///
+    /// Without a unit, in seconds. Default: until Ctrl-C or until the command exits.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Event to sample: branches, instructions, cycles, cpu-clock, task-clock, or PMU/config=0x..,precise=N,name=../.
-    /// Default: the best event of this machine, see `hbbp-sys check`.
+    /// Event to sample. Default: the best of this machine.
+    ///
+    /// One of branches, instructions, cycles, cpu-clock, task-clock, or PMU/config=0x..,precise=N,name=../. `hbbp-sys check` says
+    /// which is the best.
     #[arg(short, long)]
     event: Option<String>,
-    /// Sampling period in event counts (nanoseconds for clocks).
+    /// Sampling period in event counts (ns for clocks).
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
     /// Sampling period of branch stacks, in taken branches.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     branch_period: Option<u64>,
-    /// Sample core cycles as well, every N of them (default: 3000017): reports then show CPI, by instruction up to loop and
-    /// process. Where there are no counters, the clock is sampled anyway.
+    /// Sample core cycles as well, for CPI.
+    ///
+    /// Every N of them (default: 3000017): reports then show CPI, by instruction up to loop and process. Where there are no
+    /// counters, the clock is sampled anyway.
     #[arg(long, value_name = "N", require_equals = true, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<Option<u64>>,
     /// Sample branch stacks of the kernel and of user code by an event for each, so that the less active ring has more
@@ -58,10 +63,14 @@ pub(super) struct RecordArgs {
     /// Measure only these CPUs, e.g. 0-3,8.
     #[arg(short = 'C', long, value_name = "LIST", conflicts_with = "pid")]
     cpu: Option<String>,
-    /// Measure this cgroup: a path below /sys/fs/cgroup, or absolute.
+    /// Measure this cgroup, by its path.
+    ///
+    /// The path is below /sys/fs/cgroup, or absolute.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "cpu"])]
     cgroup: Option<PathBuf>,
-    /// Measure the whole system while the command runs, not only the command.
+    /// Measure the whole system while the command runs.
+    ///
+    /// Otherwise only the command is measured.
     #[arg(short, long, conflicts_with_all = ["pid", "cpu", "cgroup"])]
     all: bool,
     /// Count each thread separately, for `--rows thread` (implied by it): more rows, and a larger profile.

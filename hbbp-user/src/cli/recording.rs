@@ -12,14 +12,15 @@ use hbbp_resolve::user::find_file::{Host, Mismatch, Places};
 /// A profile or a recording, and the files needed to resolve a recording.
 #[derive(Debug, Args)]
 pub(super) struct InputArgs {
-    /// Profile or recording: a file, a `perf record --kcore` directory, the directory of a `hbbp-sys daemon`, or - for
-    /// standard input.
+    /// Profile or recording; - for standard input.
+    ///
+    /// A file, a `perf record --kcore` directory, or the directory of a `hbbp-sys daemon`.
     file: PathBuf,
     /// For the directory of a daemon: read from this time on, which is an age (90s, 2h, 3d) or UTC (2026-11-22T15:00).
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     since: Option<Moment>,
     /// For the directory of a daemon: read up to this time.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     until: Option<Moment>,
     #[command(flatten)]
     files: FilesArgs,
@@ -28,26 +29,28 @@ pub(super) struct InputArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Recording files")]
 pub(super) struct FilesArgs {
-    /// Executable or library that was recorded, matched by name or build id; may be repeated.
+    /// Executable or library that was recorded.
+    ///
+    /// It is matched by name or build id; may be repeated.
     #[arg(long, value_name = "FILE")]
     binary: Vec<PathBuf>,
     /// Directory that holds the recorded files at their original paths.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     symfs: Option<PathBuf>,
     /// Use files even if their build ids differ.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     force: bool,
     /// Directory with kcore, kallsyms and modules of the recorded kernel, as copied by perf.
-    #[arg(long, value_name = "DIR", conflicts_with = "vmlinux")]
+    #[arg(long, value_name = "DIR", conflicts_with = "vmlinux", hide_short_help = true)]
     kcore: Option<PathBuf>,
     /// Static image of the recorded kernel.
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
     /// Use only the samples of this process.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", hide_short_help = true)]
     pid: Option<u32>,
     /// Keep the threads of the recording separate, for `--rows thread`.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     per_thread: bool,
 }
 

@@ -12,7 +12,7 @@ use hbbp_analysis::mix::{
     Axis, Confidence, Dimension, Filter, Query, Requirement, Sort, Taxonomy, UnknownAxis, Value, View,
 };
 use hbbp_model::names::Demangle;
-use hbbp_output::report::{Colours, Format, Look};
+use hbbp_output::report::{Colours, Format, Letters, Look};
 
 #[derive(Debug, Args)]
 pub(super) struct RuleArgs {
@@ -24,8 +24,10 @@ pub(super) struct RuleArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(super) struct ReportArgs {
-    /// Print a table alone, instead of the first screen, with these dimensions of its rows, comma-separated: mnemonic
-    /// (where another option asks for a table), module, function, process, extension, category, ..
+    /// Print a table by mnemonic, module, ..
+    ///
+    /// The table is alone, instead of the first screen. Dimensions of its rows are comma-separated: mnemonic (where another
+    /// option asks for a table), module, function, process, extension, category, ..
     #[arg(
         short = 'b',
         long,
@@ -34,22 +36,28 @@ pub(super) struct ReportArgs {
         value_delimiter = ','
     )]
     rows: Vec<String>,
-    /// Dimensions of the columns, or `none`. Default: ring.
+    /// Dimensions of the columns, or `none`; usually ring.
     #[arg(long, value_name = "DIMENSION", value_delimiter = ',')]
     cols: Vec<String>,
-    /// Figures of each cell: executions, share, samples, bytes, blocks, rate (per second), time, time-share, cpi, ipc,
-    /// flops.
+    /// Figures of each cell: executions, share, cpi, ..
+    ///
+    /// Any of executions, share, samples, bytes, blocks, rate (per second), time, time-share, cpi, ipc, flops.
     #[arg(long, value_name = "VALUE", value_delimiter = ',')]
     values: Vec<Value>,
-    /// Only instructions whose DIMENSION matches (or, with !=, does not match) a glob, e.g. 'extension=AVX*'; may be
-    /// repeated.
-    #[arg(long, value_name = "DIMENSION=PATTERN")]
+    /// Only what matches, e.g. 'extension=AVX*'.
+    ///
+    /// Instructions whose dimension matches (or, with !=, does not match) a glob; may be repeated.
+    #[arg(long, value_name = "DIM=GLOB")]
     filter: Vec<String>,
-    /// Order of the rows: total (the default), key, a value, or a column.
+    /// Order of the rows: total, key, value or column.
+    ///
+    /// The default is total.
     #[arg(long, value_name = "COLUMN")]
     sort: Option<Sort>,
-    /// A prepared report: isa, vectorization, long-latency, synchronization, flops, memory, branches, functions, loops,
-    /// mitigations, patched, or module:NAME.
+    /// Print a prepared report: isa, loops, flops, ..
+    ///
+    /// One of isa, vectorization, long-latency, synchronization, flops, memory, branches, functions, loops, mitigations, patched,
+    /// or module:NAME.
     #[arg(long, value_name = "NAME")]
     view: Option<String>,
     /// Groups of instructions as further dimensions, a TOML file; may be repeated.
@@ -66,13 +74,19 @@ pub(super) struct ReportArgs {
     rule: RuleArgs,
     #[command(flatten)]
     look: LookArgs,
-    /// Print the whole report: facts and warnings of the measurement, the table, and the accounting of all samples.
+    /// Print the whole report, with all warnings.
+    ///
+    /// Facts and warnings of the measurement, the table, and the accounting of all samples.
     #[arg(long)]
     details: bool,
-    /// Do not show --details in a pager (PAGER, or less).
+    /// Do not show --details in a pager.
+    ///
+    /// The pager is PAGER, or less.
     #[arg(long)]
     no_pager: bool,
-    /// Show the top N rows (`all` for every row); the remainder is summed. Default: 40, or the number of the view.
+    /// Show the top N rows, or `all`.
+    ///
+    /// The remainder is summed. Default: 40, or the number of the view.
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
     /// Output format.
@@ -233,24 +247,42 @@ impl LookArgs {
                 Demangle::On
             },
             colours,
+            letters: letters(["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok())),
         }
     }
 }
 
+/// The letters of a locale, by the variables that set it, the first of which counts (locale(7)). Where none does, as in
+/// many containers, terminals show all letters.
+fn letters(variables: [Option<String>; 3]) -> Letters {
+    let mut set = variables
+        .into_iter()
+        .flatten()
+        .filter(|locale| !locale.is_empty());
+    let Some(locale) = set.next() else {
+        return Letters::Unicode;
+    };
+    let charset = locale.split_once('.').map(|(_, charset)| charset.to_lowercase());
+    match charset.as_deref() {
+        Some(charset) if charset.starts_with("utf8") || charset.starts_with("utf-8") => Letters::Unicode,
+        None if locale != "C" && locale != "POSIX" => Letters::Unicode,
+        _ => Letters::Ascii,
+    }
+}
+
 /// How a text of this extent looks in a file or a pipe.
-pub(super) fn plain_look(demangle: Demangle, extent: Extent) -> Look {
+pub(super) fn plain_look(look: Look, extent: Extent) -> Look {
     /// Columns of the terminal that the first screen is made for.
     const SCREEN: usize = 80;
 
-    let usual = Look::default();
     Look {
         width: if extent == Extent::Screen {
             SCREEN
         } else {
-            usual.width
+            Look::default().width
         },
-        demangle,
-        ..usual
+        colours: Colours::Plain,
+        ..look
     }
 }
 
@@ -258,7 +290,7 @@ pub(super) fn plain_look(demangle: Demangle, extent: Extent) -> Look {
 fn on_screen(look: Look, extent: Extent) -> Look {
     match terminal_width() {
         Some(_) => look,
-        None => plain_look(look.demangle, extent),
+        None => plain_look(look, extent),
     }
 }
 
@@ -275,5 +307,31 @@ pub(super) fn parse_top(text: &str) -> Result<Top, String> {
             .parse()
             .map(|n| Top(Some(n)))
             .map_err(|_| "expected a number of rows or `all`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_those_of_the_locale() {
+        let of = |variables: [&str; 3]| letters(variables.map(|text| Some(text.to_owned())));
+        for ascii in [
+            ["C", "", ""],
+            ["", "POSIX", "de_DE.UTF-8"],
+            ["", "", "de_DE.ISO-8859-1"],
+        ] {
+            assert_eq!(of(ascii), Letters::Ascii, "{ascii:?}");
+        }
+        for unicode in [
+            ["", "", ""],
+            ["C.UTF-8", "C", "C"],
+            ["", "", "en_US.utf8"],
+            ["", "", "en_US"],
+        ] {
+            assert_eq!(of(unicode), Letters::Unicode, "{unicode:?}");
+        }
+        assert_eq!(letters([None, None, None]), Letters::Unicode);
     }
 }

@@ -59,6 +59,25 @@ fn two_signals_at_once_are_one() {
     }
 }
 
+/// Nothing else is printed until it ends, so it says how.
+#[test]
+fn a_measurement_without_end_says_what_ends_it() {
+    let Some(_kernel) = kernel() else { return };
+    let mut bare = program(&[]);
+    bare.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = bare.spawn().unwrap();
+    wait_until_it_listens(child.id(), libc::SIGINT);
+    send(&child, libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.starts_with("hbbp-sys: measuring until Ctrl-C (or for a time: --duration 10)\n"),
+        "{said}"
+    );
+    assert!(!output.stdout.is_empty());
+}
+
 #[test]
 fn timeout_keeps_the_recording() {
     let Some(_kernel) = kernel() else { return };

@@ -48,7 +48,8 @@ fn option(argument: &Arg) -> String {
 
 /// A section of a command, and those of the commands below it.
 fn section(command: &Command, name: &str, text: &mut String) {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = command.get_long_about().or_else(|| command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
     write!(
         text,
         "\n## {name}\n\n{about}\n\n| option | meaning |\n|---|---|\n"
@@ -56,7 +57,8 @@ fn section(command: &Command, name: &str, text: &mut String) {
     .unwrap();
     let shown = command.get_arguments().filter(|it| !it.is_hide_set());
     for argument in shown.filter(|it| it.get_id() != "help") {
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let help = argument.get_long_help().or_else(|| argument.get_help());
+        let help = help.map(ToString::to_string).unwrap_or_default();
         writeln!(
             text,
             "| `{}` | {} |",
@@ -77,8 +79,7 @@ fn section(command: &Command, name: &str, text: &mut String) {
 fn options_are_those_of_the_command_line() {
     let mut cli = Cli::command();
     cli.build();
-    let mut text =
-        "# Options\n\nEach command with its options, as `--help` shows them in short.\n".to_owned();
+    let mut text = "# Options\n\nEach command with its options, as `--help` shows them.\n".to_owned();
     section(&cli, "hbbp-sys", &mut text);
     check("options.md", &text);
 }

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::{Interval, Snapshot, Text, file};
-use hbbp_output::report::{Format, Look, Shown, TextOrJson};
+use hbbp_output::report::{Colours, Format, Look, Shown, TextOrJson};
 use hbbp_user::advice::error_in_words;
 use hbbp_user::cmd::annotate::{AnnotateOptions, What, annotate};
 use hbbp_user::cmd::import::ImportOptions;
@@ -15,6 +16,10 @@ use super::schema::faults_of;
 
 /// What `hbbp-sys annotate` prints of a snapshot, or why it fails.
 fn annotated(snapshot: &Snapshot, what: What, format: TextOrJson) -> anyhow::Result<String> {
+    annotated_in(snapshot, what, format, Look::default())
+}
+
+fn annotated_in(snapshot: &Snapshot, what: What, format: TextOrJson, look: Look) -> anyhow::Result<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile");
     std::fs::write(&path, file::encode(snapshot).unwrap()).unwrap();
@@ -26,7 +31,7 @@ fn annotated(snapshot: &Snapshot, what: What, format: TextOrJson) -> anyhow::Res
         what,
         rule: "balanced".to_owned(),
         format,
-        look: Look::default(),
+        look,
         shown: Shown::default(),
         paging: Paging::Never,
         files: Vec::new(),
@@ -116,6 +121,65 @@ fn branches_have_the_predictions_of_stacks() {
     let predictions = instructions.as_array().unwrap().iter();
     let predictions: Vec<&Value> = predictions.filter_map(|it| it.get("predictions")).collect();
     assert_eq!(predictions, [&serde_json::json!({"known": 2800, "wrong": 280})]);
+}
+
+/// On a terminal what is hot is red, and arrows are faint (SGR 31 and 2).
+#[test]
+fn heat_has_colours() {
+    let look = Look {
+        colours: Colours::Shown,
+        ..Look::default()
+    };
+    let snapshot = program::stacked();
+    let on_terminal = annotated_in(&snapshot, asked("spin_wait"), TextOrJson::Text, look).unwrap();
+    assert!(
+        on_terminal.contains("\u{1b}[31m25.0") && on_terminal.contains("\u{1b}[2m"),
+        "{on_terminal:?}"
+    );
+    let in_file = annotated(&snapshot, asked("spin_wait"), TextOrJson::Text).unwrap();
+    assert!(!in_file.contains('\u{1b}'), "{in_file:?}");
+}
+
+/// A loop body of eleven NOPs and a return, all of whose samples are at its eleventh instruction.
+fn waiting() -> Snapshot {
+    let mut snapshot = program::clocked();
+    snapshot.text[1].bytes = [&[0x90; 11][..], &[0xc3]].concat();
+    let ips = &mut snapshot.intervals[0].ips;
+    let is_of_function = |ip: u64| ip & 0xff < 12;
+    for it in ips
+        .iter_mut()
+        .filter(|it| it.ip.ring() == Ring::User && is_of_function(it.ip.0))
+    {
+        it.ip.0 = (it.ip.0 & !0xff) + 10;
+    }
+    ips.dedup_by_key(|it| it.ip);
+    snapshot
+}
+
+/// The first instruction of a block has the figures of the block, also where all of its time is at others. No column of figures is
+/// empty.
+#[test]
+fn columns_of_figures_hold_a_figure() {
+    for snapshot in [
+        waiting(),
+        program::clocked(),
+        program::retired(),
+        program::stacked(),
+    ] {
+        let text = annotated(&snapshot, asked("count_up"), TextOrJson::Text).unwrap();
+        let mut lines = text
+            .lines()
+            .skip_while(|line| !line.ends_with("samples") || line.contains("of all"));
+        let titles: Vec<char> = lines.next().unwrap().chars().collect();
+        let rows: Vec<Vec<char>> = lines.map(|line| line.chars().collect()).collect();
+        let is_end = |at: &usize| titles[*at] != ' ' && titles.get(at + 1).is_none_or(|c| *c == ' ');
+        for end in (0..titles.len()).filter(is_end) {
+            let mut cells = rows.iter().filter_map(|row| row.get(end));
+            assert!(cells.any(|cell| !cell.is_whitespace()), "column {end}: {text}");
+        }
+    }
+    let text = annotated(&waiting(), asked("count_up"), TextOrJson::Text).unwrap();
+    assert!(text.contains("count") && text.contains("+0x0 "), "{text}");
 }
 
 #[test]

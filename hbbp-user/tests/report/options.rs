@@ -93,30 +93,47 @@ fn subcommands_in_messages_exist() {
     }
 }
 
-/// Most lines of the short help of a command; what is rare is in the whole help.
-const SHORT: usize = 75;
-
-#[test]
-fn short_help_leaves_out_what_is_rare() {
-    let mut command = Cli::command().term_width(100);
+/// The command line as it is shown on a terminal of this many columns, and its subcommands.
+fn commands(width: usize) -> Vec<Command> {
+    let mut command = Cli::command().term_width(width);
     command.build();
-    let commands: Vec<Command> = std::iter::once(&command)
-        .chain(command.get_subcommands())
-        .cloned()
-        .collect();
-    for mut command in commands {
+    let below: Vec<Command> = command.get_subcommands().cloned().collect();
+    std::iter::once(command).chain(below).collect()
+}
+
+/// A newcomer reads a help of at most 40 lines, on a terminal of 80 columns; `--help` has everything.
+#[test]
+fn short_help_is_read_at_a_glance() {
+    const FEW: usize = 40;
+
+    for mut command in commands(80) {
         let short = command.render_help().to_string();
         let whole = command.render_long_help().to_string();
-        assert!(short.lines().count() <= SHORT, "{short}");
-        for name in command.get_arguments().filter_map(clap::Arg::get_long) {
-            assert!(whole.contains(&format!("--{name}")), "--{name}: {whole}");
+        let name = command.get_name();
+        assert!(short.lines().count() <= FEW, "{name}: {short}");
+        for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(whole.contains(&format!("--{option}")), "--{option}: {whole}");
         }
     }
-    let short = command.render_help().to_string();
+    let short = commands(80)[0].render_help().to_string();
     assert!(
         short.contains("--duration") && !short.contains("--map-entries"),
         "{short}"
     );
+}
+
+/// The list of subcommands is a list: each has one line.
+#[test]
+fn subcommands_have_a_line_each() {
+    let commands = commands(80);
+    let list = commands[0].clone().render_help().to_string();
+    for command in &commands[1..] {
+        let line = list
+            .lines()
+            .find(|line| line.trim_start().starts_with(command.get_name()));
+        let about = command.get_about().unwrap().to_string();
+        assert!(line.is_some_and(|line| line.ends_with(&about)), "{about}: {list}");
+    }
 }
 
 #[test]
@@ -156,24 +173,5 @@ fn formats_that_cannot_be_printed_are_refused() {
             error.contains(&format!("'{format}' for '--format")) && error.contains(&expected),
             "{args:?}: {error}"
         );
-    }
-}
-
-/// On a terminal of 80 columns `-h` has at most 32 lines, or three fifths of those of `--help`, which has everything.
-#[test]
-fn short_help_is_short() {
-    const FEW: usize = 32;
-
-    let mut cli = Cli::command().term_width(80);
-    cli.build();
-    let mut commands = vec![cli];
-    while let Some(mut command) = commands.pop() {
-        let short = command.render_help().to_string().lines().count();
-        let long = command.render_long_help().to_string().lines().count();
-        let name = command.get_name();
-        assert!(short <= FEW.max(long * 3 / 5), "{name}: {short} lines of {long}");
-        // The command `help` repeats the names of all.
-        let below = command.get_subcommands().filter(|it| it.get_name() != "help");
-        commands.extend(below.cloned());
     }
 }

@@ -1,5 +1,7 @@
 //! The first screen: golden files of each kind of measurement, its size, and what replaces it.
 
+use std::process::{Command, Stdio};
+
 use proptest::prelude::*;
 
 use hbbp_model::addr::Ring;
@@ -146,6 +148,79 @@ fn tables_are_printed_alone() {
         text.contains("Warnings:") && text.contains("Sample accounting"),
         "{text}"
     );
+}
+
+/// Why there are no executions is the first line of the text, so standard error does not repeat it.
+#[test]
+fn the_first_line_is_said_once() {
+    let folder = folder();
+    for options in [&["--by", "function"][..], &["--view", "isa"], &["--details"], &[]] {
+        let output = run(folder.path(), &[&["report", "clock.hbbp"], options].concat());
+        let both = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let both = both.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            both.matches("show where time went").count(),
+            1,
+            "{options:?}: {both}"
+        );
+    }
+}
+
+/// In a locale without other letters, text is ASCII, as wide as before; what scripts read stays.
+#[test]
+fn text_is_in_the_letters_of_the_locale() {
+    let folder = folder();
+    for words in [
+        &["report", "clock.hbbp"][..],
+        &["report", "clock.hbbp", "--details"],
+        &["report", "retired.hbbp", "--by", "module,function"],
+        &["annotate", "retired.hbbp", "spin_wait"],
+        &["diff", "retired.hbbp", "retired.hbbp"],
+    ] {
+        let printed = |locale: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_hbbp-sys"));
+            command
+                .args(words)
+                .current_dir(folder.path())
+                .stdin(Stdio::null())
+                .env("LC_ALL", locale);
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let (ascii, unicode) = (printed("C"), printed("C.UTF-8"));
+        assert!(ascii.is_ascii() && !ascii.is_empty(), "{ascii}");
+        assert_eq!(ascii.lines().count(), unicode.lines().count());
+        for (ascii, unicode) in ascii.lines().zip(unicode.lines()) {
+            assert_eq!(ascii.chars().count(), unicode.chars().count(), "{ascii}");
+        }
+    }
+}
+
+/// `diff` takes the rows of a view.
+#[test]
+fn views_are_compared() {
+    let folder = folder();
+    let output = run(
+        folder.path(),
+        &["diff", "clock.hbbp", "clock.hbbp", "--view", "isa", "--no-pager"],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("No difference by level, extension: "), "{text}");
+}
+
+/// However narrow the screen is and whatever is to be said, there are functions and mnemonics on it.
+#[test]
+fn narrow_screens_have_code() {
+    for snapshot in [program::clocked(), program::troubled(), program::stacked()] {
+        for width in [40, 50, 60, 80] {
+            let text = screen(&snapshot, width);
+            assert_fits(&text, width);
+            assert!(
+                text.contains("spin_wait") && text.contains("JMP"),
+                "{width}: {text}"
+            );
+        }
+    }
 }
 
 /// A requirement that failed is said once.

@@ -1,5 +1,7 @@
 //! Rows are in the order of a figure that is shown, and what is shown says something: for every view, dimension and order.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use hbbp_analysis::mix::{Axis, Dimension, Query, Sort, Taxonomy, Value, View};
@@ -182,6 +184,132 @@ fn rows_are_in_the_order_of_the_figure_asked_for() {
             check(&text, 3, by);
         }
     }
+}
+
+/// Views by name.
+const VIEWS: &str = "isa vectorization long-latency synchronization flops memory functions loops branches mitigations patched \
+    module:kernel module:[kernel]";
+
+/// What is printed of each view of each program, with its sentence.
+static PRINTED: LazyLock<Vec<(View, String)>> = LazyLock::new(|| {
+    let taxonomies = Taxonomy::built_in();
+    let timed = nested::nested(program::clocked());
+    let programs = programs();
+    let named = |name: &str| View::named(name, &taxonomies).unwrap_or_else(|error| panic!("{error}"));
+    let mut views = Vec::new();
+    for snapshot in programs.iter().chain([&timed]) {
+        for view in VIEWS.split_whitespace().map(named) {
+            let text = print_view(snapshot, &view);
+            views.extend(text.map(|text| (view, text)));
+        }
+    }
+    views
+});
+
+/// A view; `None` of a module that did not run.
+fn print_view(snapshot: &Snapshot, view: &View) -> Option<String> {
+    let mut out = Vec::new();
+    let options = options(Query::whole(), Some(view.clone()));
+    hbbp_user::cmd::report::print(snapshot, &options, &mut out).ok()?;
+    Some(String::from_utf8(out).unwrap())
+}
+
+/// The words of a sentence, without punctuation.
+fn words(sentence: &str) -> Vec<String> {
+    let words = sentence
+        .split_whitespace()
+        .map(|word| word.trim_matches([',', ';', ':', '.', '(', ')']));
+    words
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect()
+}
+
+/// A caption says what neither the sentence of the view says nor another caption.
+#[test]
+fn captions_repeat_nothing() {
+    let mut n_captions = 0;
+    for (view, text) in PRINTED.iter() {
+        let is_caption = |line: &&str| line.starts_with("Instruction mix") || line.starts_with("Loops,");
+        let captions: Vec<&str> = text.lines().filter(is_caption).collect();
+        let sentence = words(&view.sentence);
+        for caption in &captions {
+            let caption_words = words(caption);
+            for phrase in caption_words.windows(3) {
+                let is_said = sentence.windows(3).any(|said| said == phrase);
+                assert!(
+                    !is_said,
+                    "{}: {phrase:?} in {}: {caption}",
+                    view.name, view.sentence
+                );
+            }
+            assert!(!caption.contains("filters: "), "{}: {caption}", view.name);
+        }
+        let facts = captions.iter().flat_map(|caption| caption.split("; ").skip(1));
+        let facts: Vec<&str> = facts.collect();
+        for fact in &facts {
+            let n = facts.iter().filter(|other| *other == fact).count();
+            assert_eq!(n, 1, "{}: {fact}: {text}", view.name);
+        }
+        n_captions += captions.len();
+    }
+    assert!(50 < n_captions, "{n_captions}");
+    // What the user adds is said.
+    let view = View::named("flops", &Taxonomy::built_in()).unwrap();
+    let mut filtered = view.clone();
+    let filter = hbbp_analysis::mix::Filter::parse("ring=user", &[]).unwrap();
+    filtered.tables[0].query.filters.push(filter);
+    let text = print_view(&program::retired(), &filtered).unwrap();
+    assert!(text.contains("; filters: ring=user\n"), "{text}");
+}
+
+/// No column of figures is empty, and no two of them say the same in every row.
+#[test]
+fn columns_of_every_view_say_something_else() {
+    let mut n_compared = 0;
+    for (view, text) in PRINTED.iter() {
+        let n_names = view.tables[0].query.rows.len();
+        let all = view.tables.iter().chain(&view.beside);
+        if !all.clone().all(|table| table.query.rows.len() == n_names) {
+            continue;
+        }
+        for Shown { titles, rows } in tables(text, n_names) {
+            let column = |nth: usize| rows.iter().map(|row| row[nth].as_str()).collect::<Vec<_>>();
+            for nth in 0..titles.len() {
+                assert!(
+                    rows.is_empty() || column(nth).iter().any(|cell| !cell.is_empty()),
+                    "{}: {} is empty: {text}",
+                    view.name,
+                    titles[nth]
+                );
+                // Few rows agree by chance.
+                for other in (0..nth).filter(|_| 3 <= rows.len()) {
+                    n_compared += 1;
+                    assert_ne!(column(nth), column(other), "{}: {titles:?}: {text}", view.name);
+                }
+            }
+        }
+    }
+    assert!(50 < n_compared, "{n_compared}");
+}
+
+/// The page of a module is of that module, so that no column of names has it.
+#[test]
+fn names_that_a_filter_says_are_no_column() {
+    let taxonomies = Taxonomy::built_in();
+    for name in ["module:kernel", "module:[kernel]"] {
+        let view = View::named(name, &taxonomies).unwrap();
+        let text = print_view(&program::stacked(), &view).unwrap();
+        assert!(text.contains("Instruction mix by function, in "), "{text}");
+        assert!(
+            text.contains("\nfunction ") && !text.contains("\nmodule "),
+            "{text}"
+        );
+    }
+    // A pattern has several.
+    let view = View::named("module:*", &taxonomies).unwrap();
+    let text = print_view(&program::stacked(), &view).unwrap();
+    assert!(text.contains("\nmodule ") && text.contains("/bin/sum"), "{text}");
 }
 
 proptest! {

@@ -14,6 +14,8 @@ pub struct View {
     pub name: String,
     /// How to read it.
     pub sentence: String,
+    /// Its own filters, which the sentence puts into words.
+    pub said: Vec<String>,
     /// Its tables.
     pub tables: Vec<ViewTable>,
     /// Tables that text shows after them. The other formats are for scripts, which read the first ones.
@@ -199,6 +201,7 @@ impl View {
         Ok(Self {
             name: name.to_owned(),
             sentence: view.sentence.to_owned(),
+            said: said(&of_view),
             tables: vec![ViewTable {
                 query: of_view,
                 top: Some(if name == LOOPS { TOP_OF_MODULE } else { TOP }),
@@ -227,18 +230,20 @@ impl View {
             })
         };
         let footprint = &[Value::Executions, Value::Share, Value::Blocks, Value::Bytes];
+        let tables = vec![
+            table("module,function", &[], footprint)?,
+            table("block,function", &[], USUAL)?,
+            table("mnemonic", &[], USUAL)?,
+            table("callee", &["callee=* \\[*\\]"], USUAL)?,
+        ];
         Ok(Self {
             name: format!("module:{module}"),
             sentence: format!(
-                "The module {module}: its functions, basic blocks and instructions, with their share of everything that \
-                 ran, and the functions of other modules that it calls (executions are calls)."
+                "The module {module}: its functions, basic blocks and instructions, and the functions of other modules \
+                 that it calls (executions are calls)."
             ),
-            tables: vec![
-                table("module,function", &[], footprint)?,
-                table("block,function", &[], USUAL)?,
-                table("mnemonic", &[], USUAL)?,
-                table("callee", &["callee=* \\[*\\]"], USUAL)?,
-            ],
+            said: tables.iter().flat_map(|table| said(&table.query)).collect(),
+            tables,
             beside: Vec::new(),
         })
     }
@@ -248,6 +253,11 @@ impl View {
     fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
         VIEWS.iter().map(|view| (view.name, view.sentence))
     }
+}
+
+/// The filters of a query as text.
+fn said(query: &Query) -> Vec<String> {
+    query.filters.iter().map(Filter::to_string).collect()
 }
 
 fn query(

@@ -209,70 +209,13 @@ impl Body {
         self.rows.iter().any(|row| row.figures.total.std_error.is_some())
     }
 
-    /// The same table with only its first columns; the others are summed in one, or, if there are no first ones, in the
-    /// total.
-    pub(super) fn narrowed(&self, n_columns: usize) -> Self {
-        let mut body = self.clone();
-        let n_more = self.columns.len().saturating_sub(n_columns);
-        if n_columns == 0 {
-            body.keep_columns(0);
-            return body;
-        }
-        if n_more < 2 {
-            return body;
-        }
-        for figures in body.lines_mut() {
-            let rest = figures.cells.split_off(n_columns);
-            let rest = rest.into_iter().reduce(Figure::plus);
-            figures.cells.extend(rest);
-        }
-        body.columns.truncate(n_columns);
-        body.columns.push(vec![format!("({n_more} more)")]);
-        body
-    }
-
-    /// The same table without columns that are empty in every row; where one is left, it is the total, under its name.
-    pub(super) fn without_empty_columns(&self) -> Self {
-        let is_empty = |nth: usize| {
-            let cell = self.total.cells.get(nth);
-            cell.is_some_and(|cell| cell.amount.value() == 0.0 && cell.exact_share == 0.0)
-        };
-        let kept: Vec<usize> = (0..self.columns.len()).filter(|nth| !is_empty(*nth)).collect();
-        let mut body = self.clone();
-        body.columns = kept
-            .iter()
-            .filter_map(|nth| self.columns.get(*nth).cloned())
-            .collect();
-        for figures in body.lines_mut() {
-            figures.cells = kept
-                .iter()
-                .filter_map(|nth| figures.cells.get(*nth).copied())
-                .collect();
-        }
-        if let [only] = body.columns.as_slice() {
-            body.total_name = only.join(", ");
-            body.keep_columns(0);
-        }
-        body
-    }
-
-    /// The same table with its rows in the order of the amounts that are shown, where they are in that of the estimates.
-    pub(super) fn in_shown_order(mut self) -> Self {
-        let estimates = self.rows.iter().map(|row| row.figures.total.exact_share);
-        if estimates.is_sorted_by(|a, b| b <= a) {
-            let shown = |row: &BodyRow| row.figures.total.amount.value();
-            self.rows.sort_by(|a, b| shown(b).total_cmp(&shown(a)));
-        }
-        self
-    }
-
-    fn keep_columns(&mut self, n_columns: usize) {
+    pub(super) fn keep_columns(&mut self, n_columns: usize) {
         self.columns.truncate(n_columns);
         self.lines_mut()
             .for_each(|figures| figures.cells.truncate(n_columns));
     }
 
-    fn lines_mut(&mut self) -> impl Iterator<Item = &mut Figures> {
+    pub(super) fn lines_mut(&mut self) -> impl Iterator<Item = &mut Figures> {
         let rows = self.rows.iter_mut().map(|row| &mut row.figures);
         let more = self.more.iter_mut().map(|more| &mut more.figures);
         rows.chain(more).chain([&mut self.total])
@@ -383,7 +326,7 @@ impl Figure {
     }
 
     /// Two columns of a row as one.
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
         Self {
             amount: match (self.amount, other.amount) {

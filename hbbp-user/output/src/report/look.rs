@@ -1,7 +1,10 @@
 //! How text looks: its width, its names, and colours and bars where a terminal can show them.
 
+use std::borrow::Cow;
+
 use anstyle::{AnsiColor, Style};
 
+use super::number::columns;
 use hbbp_model::names::Demangle;
 
 /// How text looks.
@@ -13,6 +16,8 @@ pub struct Look {
     pub demangle: Demangle,
     /// Whether there are colours and bars.
     pub colours: Colours,
+    /// Which letters a terminal can show.
+    pub letters: Letters,
 }
 
 /// Whether text has colours and bars.
@@ -23,6 +28,16 @@ pub enum Colours {
     Plain,
     /// Both: a terminal that shows them.
     Shown,
+}
+
+/// Which letters text has.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Letters {
+    /// Any.
+    #[default]
+    Unicode,
+    /// Those of every locale (POSIX, 6.1 Portable Character Set).
+    Ascii,
 }
 
 impl Look {
@@ -36,7 +51,45 @@ impl Default for Look {
             width: Self::WIDTH,
             demangle: Demangle::default(),
             colours: Colours::default(),
+            letters: Letters::default(),
         }
+    }
+}
+
+impl Letters {
+    /// The text in these letters, as many columns wide as before.
+    pub(super) fn shown(self, text: &str) -> Cow<'_, str> {
+        /// For each letter of our own that is not ASCII, the one that looks like it.
+        const ALIKE: [(&str, char); 12] = [
+            ("±", '~'),
+            ("…·", '.'),
+            ("┌", ','),
+            ("└", '`'),
+            ("│▏▎▍▌┼", '|'),
+            ("─╶", '-'),
+            ("►›", '>'),
+            ("◄", '<'),
+            ("⋮", ':'),
+            ("▁▂", '_'),
+            ("▃▄▅", '='),
+            ("█▋▊▉▆▇", '#'),
+        ];
+
+        if self == Self::Unicode || text.is_ascii() {
+            return Cow::Borrowed(text);
+        }
+        let mut shown = String::with_capacity(text.len());
+        for letter in text.chars() {
+            if letter.is_ascii() {
+                shown.push(letter);
+                continue;
+            }
+            let alike = ALIKE.iter().find(|(letters, _)| letters.contains(letter));
+            let alike = alike.map_or('?', |(_, alike)| *alike);
+            let width = columns(letter.encode_utf8(&mut [0; 4]));
+            shown.extend(std::iter::repeat_n(alike, width));
+        }
+        Cow::Owned(shown)
     }
 }
 
@@ -104,6 +157,17 @@ pub(super) fn bar(share: f64, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_of_every_locale_keep_their_columns() {
+        for text in ["±15 …", "┌┌►  │ └─", "漢字 é", "plain", "█▍▁▇"] {
+            let shown = Letters::Ascii.shown(text);
+            assert!(shown.is_ascii(), "{shown}");
+            assert_eq!(columns(&shown), columns(text), "{shown}");
+            assert_eq!(Letters::Unicode.shown(text), text);
+        }
+        assert_eq!(Letters::Ascii.shown("±15 │►"), "~15 |>");
+    }
 
     #[test]
     fn bars_have_eighths_of_columns() {

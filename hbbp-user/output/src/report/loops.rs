@@ -17,7 +17,6 @@ use hbbp_estimate::{Figure, Unit};
 use hbbp_model::advice::{Advice, Wording};
 use hbbp_model::names::{Demangle, file_name};
 use hbbp_model::printable::harmless;
-use hbbp_model::snapshot::EventUnit;
 pub(super) use json::LoopsJson;
 pub(super) use run_loops::RunLoops;
 use run_loops::{entered, place, share};
@@ -133,20 +132,16 @@ impl<'a> RunLoops<'a> {
             Some(Unit::EventWeightedSamples) => "% of event-weighted samples",
             Some(Unit::TimeWeightedSamples) | None => "% of time-weighted samples",
         };
+        // The caption of the functions above says what time is counted in.
         let time = match self.loops.time {
-            Some((EventUnit::Cycles, _)) => {
-                "; time in core cycles, CPI ? where executions are too few to divide by"
-            }
-            Some(_) => {
-                "; time in ns of a clock, CPI in ns for each instruction, ? where executions are too few"
-            }
+            Some(_) => "; CPI ? where executions are too few to divide by",
             None => "",
         };
         let inclusive = match self.loops.calls {
             Some(_) => "; incl: time with what they call, by call chains",
             None => "",
         };
-        format!("Loops with the loops inside them, without what they call, {amounts}{time}{inclusive}")
+        format!("Loops, {amounts}{time}{inclusive}")
     }
 
     /// The table with as many columns as fit on the page.

@@ -47,7 +47,7 @@ use hbbp_analysis::loops::Loops;
 use hbbp_analysis::mix::{Analysis, Mix, MixOverTime, OverTime, Verdict, View};
 use hbbp_model::advice::Wording;
 use hbbp_model::snapshot::Snapshot;
-pub use look::{Colours, Look};
+pub use look::{Colours, Letters, Look};
 use loops::RunLoops;
 pub use measured::{Comparison, Report};
 use measured::{Extent, Measured};

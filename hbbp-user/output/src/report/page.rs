@@ -22,13 +22,19 @@ pub(super) struct Page<'a> {
 impl Page<'_> {
     /// One line, shortened in its middle if it is too long.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{}", shortened(text.trim_end(), self.look.width))
+        let text = shortened(text.trim_end(), self.look.width);
+        self.print(&text)
+    }
+
+    /// A line that fits, in the letters of the look.
+    pub(super) fn print(&mut self, line: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", self.look.letters.shown(line))
     }
 
     /// One line in the colour of its role.
     pub(super) fn painted(&mut self, role: Role, text: &str) -> io::Result<()> {
         let text = shortened(text.trim_end(), self.look.width);
-        writeln!(self.out, "{}", self.look.colours.paint(role, &text))
+        self.print(&self.look.colours.paint(role, &text))
     }
 
     /// A line after an empty one.
@@ -57,7 +63,7 @@ impl Page<'_> {
                 Some(bar) => {
                     let gap = " ".repeat(widest - columns(line) + GAP);
                     let bar = self.look.colours.paint(Role::Faint, &bar);
-                    writeln!(self.out, "{line}{gap}{bar}")?;
+                    self.print(&format!("{line}{gap}{bar}"))?;
                 }
             }
         }

@@ -1,29 +1,46 @@
 //! A mix as a table of text, with as many figures and columns as the page is wide enough for.
 
+mod caption;
+mod shown;
+
 use std::io;
 
 use super::body::{Amount, Body, Figure, Figures};
+use super::measured::Report;
 use super::named::shown_names;
 use super::number::{grouped, percent, scaled, several, shortened};
 use super::page::Page;
 use super::table::{Line, Table};
+use caption::Caption;
 use hbbp_analysis::mix::Value;
-use hbbp_model::advice::{Advice, Wording};
 use hbbp_model::printable::harmless;
-use hbbp_model::snapshot::EventUnit;
 
 /// Most columns of a name above figures.
 const TITLE: usize = 24;
 
-/// Values of axes that are in none of their groups.
-const NO_GROUPS: [&str; 2] = ["(none)", "none"];
-
 /// Columns of figures that a page may have at most; more do not fit any terminal.
 const MOST_COLUMNS: usize = 24;
 
-/// Writes a table under its title.
-pub(super) fn write(body: &Body, wording: Wording, page: &mut Page<'_>) -> io::Result<()> {
-    page.entry("", &title(body, wording))?;
+/// Writes tables, each under its caption. Those of a view follow its sentence, and what the view finds nothing for is left out.
+pub(super) fn write(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let mut said: Vec<Caption> = Vec::new();
+    for body in &report.bodies {
+        if !said.is_empty() && body.rows.is_empty() {
+            continue;
+        }
+        if !said.is_empty() || report.view.is_some() {
+            page.line("")?;
+        }
+        let body = body.clone().without_filtered_names();
+        let caption = Caption::new(&body, report.view, report.wording);
+        page.entry("", &caption.beyond(&said))?;
+        rows(&body, page)?;
+        said.push(caption);
+    }
+    Ok(())
+}
+
+fn rows(body: &Body, page: &mut Page<'_>) -> io::Result<()> {
     if body.rows.is_empty() && !body.filters.is_empty() {
         return page.entry("", "nothing that ran passes the filters");
     }
@@ -36,49 +53,6 @@ pub(super) fn write(body: &Body, wording: Wording, page: &mut Page<'_>) -> io::R
     page.table(&fitting(body, &names, page.look.width), |row| {
         Some(shares().nth(row)? / greatest)
     })
-}
-
-fn title(body: &Body, wording: Wording) -> String {
-    let by = if body.by.is_empty() {
-        String::new()
-    } else {
-        format!(" by {}", body.by.join(", "))
-    };
-    let columns = match body.columns_by.as_slice() {
-        [] => String::new(),
-        [ring] if ring == "ring" => String::new(),
-        columns => format!(", columns by {}", columns.join(", ")),
-    };
-    let share = match (body.values.contains(&Value::Share), body.filters.is_empty()) {
-        (false, _) => String::new(),
-        (true, true) => "; % of each column".to_owned(),
-        (true, false) => "; % of everything in the column".to_owned(),
-    };
-    // What has no group of an axis of the rows would have no row anyway.
-    let is_plain = |filter: &&String| {
-        !body
-            .by
-            .iter()
-            .any(|by| NO_GROUPS.map(|no| format!("{by}!={no}")).contains(filter))
-    };
-    let filters: Vec<&str> = body.filters.iter().filter(is_plain).map(String::as_str).collect();
-    let filters = if filters.is_empty() {
-        String::new()
-    } else {
-        format!("; filters: {}", filters.join(", "))
-    };
-    let asks_time = body.values.iter().any(|value| value.is_of_time());
-    let time = match body.time_unit {
-        // Where samples are those of time, the amounts say it.
-        None if !asks_time || body.unit.is_samples() => String::new(),
-        None => format!("; no time was sampled ({})", wording(Advice::RecordTime)),
-        Some(EventUnit::Cycles) => "; time in core cycles".to_owned(),
-        Some(_) => "; time in ns of a clock, CPI in ns for each instruction".to_owned(),
-    };
-    format!(
-        "Instruction mix{by}{columns}, in {}{share}{time}{filters}",
-        body.unit.noun()
-    )
 }
 
 /// The table with the most detail that fits; where none does, columns are summed.
@@ -203,11 +177,13 @@ fn table(body: &Body, names: &[Vec<String>], detail: &Detail) -> Table {
         Line::Rule,
         Line::Row(across("total".to_owned()), numbers(&body.total)),
     ];
-    Table {
+    let mut table = Table {
         names: body.by.clone(),
         numbers: columns.chain(titles(&body.total_name, &detail.total)).collect(),
         lines: rows.chain(more).chain(total).collect(),
-    }
+    };
+    table.drop_numbers("");
+    table
 }
 
 impl Part {
@@ -249,10 +225,20 @@ pub(super) fn per(value: f64, error: Option<f64>) -> String {
     }
 }
 
+/// A count that an estimate made a fraction of.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "samples are counted, and casts saturate"
+)]
+fn whole(count: f64) -> String {
+    grouped(count.round() as u64)
+}
+
 fn other(figure: &Figure, value: Value) -> Option<String> {
     Some(match value {
         Value::Executions | Value::Share => return None,
-        Value::Samples => format!("{:.0}", figure.samples?),
+        Value::Samples => whole(figure.samples?),
         Value::Bytes => grouped(figure.bytes?),
         Value::Blocks => grouped(figure.blocks?),
         Value::Rate => scaled(figure.rate?, 4),

@@ -15,7 +15,7 @@ use super::completeness::share;
 use super::header::{facts_in_a_line, guests_in_words, of_all_cpus, of_guests};
 use super::look::Role;
 use super::measured::{Measured, Report};
-use super::number::{grouped, percent};
+use super::number::{grouped, percent, several};
 use super::page::{Page, entry_lines};
 use super::warning::{Claim, heaviest};
 use hbbp_analysis::mix::Unit;
@@ -36,22 +36,30 @@ const WARNINGS: usize = 2;
 /// Most lines of a warning or a requirement. The full sentence is in the details.
 const LINES_OF_A_SENTENCE: usize = 3;
 
-/// Writes the screen.
+/// Writes the screen. Where it is narrow, warnings make room for the executed code.
 pub(super) fn write(report: &Report<'_>, overview: &Overview, page: &mut Page<'_>) -> io::Result<()> {
     let width = page.look.width;
     let mut above = without_executions(report, width);
     above.extend(plain(measured(report, overview, width)));
     above.extend(plain(kinds::lines(overview, &guests(report), width)));
-    let below = below(report, width);
-    let left = LINES.saturating_sub(above.len() + below.len() + 2);
-    let rows = left.max(FEWEST_ROWS);
-    let demangle = page.look.demangle;
-    let code = hottest::lines(overview, demangle, rows, width);
-    let whole = above.into_iter().chain(code).chain(below);
-    for (role, line) in whole.take(LINES) {
+    let screen = |warnings: usize| {
+        let below = below(report, warnings, width);
+        let left = LINES.saturating_sub(above.len() + below.len() + 2);
+        let code = hottest::lines(overview, page.look.demangle, left.max(FEWEST_ROWS), width);
+        above
+            .iter()
+            .cloned()
+            .chain(code)
+            .chain(below)
+            .collect::<Vec<Line>>()
+    };
+    let mut screens = (0..=WARNINGS).rev().map(screen);
+    let fitting = screens.find(|lines| lines.len() <= LINES);
+    let lines = fitting.unwrap_or_else(|| screen(0));
+    for (role, line) in lines.iter().take(LINES) {
         match role {
-            Some(role) => page.painted(role, &line)?,
-            None => page.line(&line)?,
+            Some(role) => page.painted(*role, line)?,
+            None => page.line(line)?,
         }
     }
     Ok(())
@@ -77,7 +85,7 @@ fn measured(report: &Report<'_>, overview: &Overview, width: usize) -> Vec<Strin
     };
     let others = match report.runs.len() {
         0 | 1 => String::new(),
-        n => format!(", and {} more", super::number::several(n as u64 - 1, "run")),
+        n => format!(", and {} more", several(n as u64 - 1, "run")),
     };
     let what = format!("{}{others}", facts_in_a_line(&first.snapshot.run));
     let sum = |of: fn(&super::measured::Measured<'_>) -> u64| {
@@ -164,20 +172,22 @@ fn halted(all: &Accounting) -> u64 {
     all.counted.total().saturating_sub(all.asked().total())
 }
 
-/// Warnings, requirements, and what to ask next.
-fn below(report: &Report<'_>, width: usize) -> Vec<Line> {
+/// The heaviest warnings up to a number, requirements, and what to ask next.
+fn below(report: &Report<'_>, warnings: usize, width: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut claims: Vec<Claim<'_>> = heaviest(&report.runs);
-    claims.retain(|claim| !claim.warning.is_first_line());
+    let claims: Vec<Claim<'_>> = heaviest(&report.runs);
     if !claims.is_empty() {
-        let shown = claims.len().min(WARNINGS);
-        let title = format!(
-            "Warnings ({shown} of {}), by the share of the figures that they may bend:",
-            claims.len()
-        );
-        lines.push((Some(Role::Warning), title));
+        let title = match claims.len().min(warnings) {
+            0 => format!("{} among the details", several(claims.len() as u64, "warning")),
+            shown => format!(
+                "Warnings ({shown} of {}), by the share of the figures that they may bend:",
+                claims.len()
+            ),
+        };
+        let title = entry_lines("", &title, width).into_iter();
+        lines.extend(title.map(|line| (Some(Role::Warning), line)));
     }
-    for claim in claims.iter().take(WARNINGS) {
+    for claim in claims.iter().take(warnings) {
         let label = format!("{:>5.0} %  ", 100.0 * claim.weight);
         let sentence = claim.in_words(report.wording);
         let wrapped = entry_lines(&label, &sentence, width);

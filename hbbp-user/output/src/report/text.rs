@@ -48,12 +48,7 @@ pub(super) fn write_tables(report: &Report<'_>, page: &mut Page<'_>) -> io::Resu
     if let Some(view) = report.view {
         page.entry(&format!("{}: ", view.name), &view.sentence)?;
     }
-    for (nth, body) in report.bodies.iter().enumerate() {
-        if 0 < nth || report.view.is_some() {
-            page.line("")?;
-        }
-        pivot_table::write(body, report.wording, page)?;
-    }
+    pivot_table::write(report, page)?;
     for loops in &report.loops {
         loops.text(report.wording, page)?;
     }

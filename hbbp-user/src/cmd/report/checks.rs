@@ -78,7 +78,7 @@ fn check_time(query: &Query, mix: &Mix) -> anyhow::Result<()> {
     let error = if mix.unit.is_samples() {
         Advised::new(
             format!(
-                "{names} need executions and time, and this profile has one of them: use --values executions,share"
+                "executions and time are needed for {names}, and this profile has one of them: use --values executions,share"
             ),
             Advice::RecordExecutions,
         )

@@ -36,7 +36,7 @@ const TIMED: [&[usize]; 3] = [
     &[PERCENT, 0, 6, 7],
 ];
 
-/// The column of mispredicted branches, which is shown where there are any.
+/// The column of mispredicted branches.
 const MISPREDICTED: usize = 9;
 
 /// The column of the share that an instruction has of its function, which comes first.
@@ -74,15 +74,17 @@ impl Figures {
         };
         let is_timed = |row: &Row<'_>| matches!(row, Row::Instruction(line) if line.time.is_some());
         let details = if rows.iter().any(is_timed) { TIMED } else { DETAILS };
-        let has_some = cells.iter().any(|cells| !cells[MISPREDICTED].is_empty());
-        let more = has_some.then_some(MISPREDICTED);
+        let is_empty = |nth: usize| {
+            let mut of_column = cells.iter().filter_map(|cells| cells.get(nth));
+            of_column.all(String::is_empty)
+        };
         // Where one method saw nothing, the other one is what counts.
-        let has_both = OF_METHODS.iter().all(|method| {
-            let mut of_method = cells.iter().filter_map(|cells| cells.get(*method));
-            of_method.any(|cell| !cell.is_empty())
+        let has_both = !OF_METHODS.into_iter().any(is_empty);
+        let says = |nth: &usize| !is_empty(*nth) && (has_both || !OF_METHODS.contains(nth));
+        let details = details.map(|shown| {
+            let shown = shown.iter().copied().chain([MISPREDICTED]);
+            shown.filter(says).collect::<Vec<_>>()
         });
-        let says = |nth: &usize| has_both || !OF_METHODS.contains(nth);
-        let details = details.map(|shown| shown.iter().copied().filter(says).chain(more).collect::<Vec<_>>());
         let fitting = details
             .iter()
             .find_map(|shown| left(shown).map(|left| (shown.clone(), left)));

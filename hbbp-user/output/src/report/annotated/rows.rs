@@ -18,7 +18,7 @@ pub(super) fn rows(version: &Version, shown: Shown) -> Vec<Row<'_>> {
     const WORTH_IT: usize = 4;
 
     let lines = &version.instructions;
-    let is_hot = |line: &Line| 0.0 < line.executions.value || 0 < line.samples;
+    let is_hot = |line: &Line| has_run(line) || 0 < line.samples;
     let near = |at: usize| {
         let around = lines.get(at.saturating_sub(AROUND)..lines.len().min(at + AROUND + 1));
         around.is_some_and(|around| around.iter().any(is_hot))
@@ -44,6 +44,13 @@ pub(super) fn rows(version: &Version, shown: Shown) -> Vec<Row<'_>> {
     rows
 }
 
+/// Whether the instruction was executed. Time within a block may be that of others than the first one, which has the
+/// figures of the block.
+fn has_run(line: &Line) -> bool {
+    let chosen = line.block.as_ref().and_then(|block| block.chosen.as_ref());
+    0.0 < line.executions.value || chosen.is_some_and(|(chosen, ..)| 0.0 < chosen.count)
+}
+
 /// The loops of an executed version, by the rows of their first and last instruction.
 pub(super) fn loops(version: &Version, rows: &[Row<'_>]) -> Vec<Span> {
     let row_of = |addr: ImageAddr| {
@@ -57,7 +64,7 @@ pub(super) fn loops(version: &Version, rows: &[Row<'_>]) -> Vec<Span> {
             .ok();
         found
             .and_then(|at| version.instructions.get(at))
-            .is_some_and(|line| 0.0 < line.executions.value)
+            .is_some_and(has_run)
     };
     let back = version.branches.iter().filter(|branch| branch.to <= branch.from);
     let taken = back.filter(|branch| ran(branch.from) && ran(branch.to) && branch.taken != Some(0));

@@ -229,5 +229,5 @@ fn pieces_of_a_line(page: &mut Page<'_>, pieces: &[(Option<Role>, String)]) -> i
             None => line += &fitting,
         }
     }
-    writeln!(page.out, "{}", line.trim_end())
+    page.print(line.trim_end())
 }

@@ -22,6 +22,9 @@ const NARROWEST: usize = 44;
 const WIDEST_MODULE: usize = 14;
 const WIDEST_PROCESS: usize = 12;
 
+/// Functions above that line.
+const FEWEST: usize = 2;
+
 /// Mnemonics on that line.
 const IN_A_LINE: usize = 5;
 
@@ -58,7 +61,7 @@ pub(super) fn lines(overview: &Overview, demangle: Demangle, rows: usize, width:
             lines.push(((at == 0).then_some(Role::Title), line));
         }
     } else {
-        let left = function_table(&overview.code, demangle, rows.saturating_sub(3)).render(width);
+        let left = function_table(&overview.code, demangle, rows.saturating_sub(3).max(FEWEST)).render(width);
         let titled = left.into_iter().enumerate();
         lines.extend(titled.map(|(at, line)| ((at == 0).then_some(Role::Title), line)));
         let shown = mnemonics.iter().take(IN_A_LINE);

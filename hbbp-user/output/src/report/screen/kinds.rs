@@ -1,4 +1,4 @@
-//! Which kinds of instructions were executed: rings,
+//! Which kinds of instructions were executed: rings, levels of the ISA, vectors, and what takes long.
 
 use std::collections::BTreeMap;
 

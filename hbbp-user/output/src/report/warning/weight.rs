@@ -49,7 +49,7 @@ enum Fact {
     Other,
 }
 
-/// The warnings of all runs from 1 % on, the heaviest first, one for each fact.
+/// The warnings of all runs from 1 % on, the heaviest first, one for each fact, but for the first line of every output.
 pub(in crate::report) fn heaviest<'a>(runs: &'a [Measured<'_>]) -> Vec<Claim<'a>> {
     let n_runs = runs.len().max(1) as f64;
     let claims = runs.iter().flat_map(|run| {
@@ -82,6 +82,7 @@ pub(in crate::report) fn heaviest<'a>(runs: &'a [Measured<'_>]) -> Vec<Claim<'a>
             });
         }
     }
+    told.retain(|claim| !claim.warning.is_first_line());
     told
 }
 
