@@ -8,12 +8,12 @@ use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_get_smp_processor_id, bpf_ktime_get_ns,
 };
 use hbbp_ebpf::count_map::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
-use hbbp_ebpf::key::{OUTSIDE, PER_THREAD};
+use hbbp_ebpf::key::{MOMENT, MOMENT_SHIFT, OUTSIDE, PER_THREAD, turning_bit};
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
 use crate::maps::{
-    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED, WORK,
+    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED, TURNING, WORK,
 };
 use crate::{log, slice};
 
@@ -21,7 +21,23 @@ use crate::{log, slice};
 #[inline(always)]
 pub(crate) fn task() -> [u32; 3] {
     let [tgid, tid] = ids();
+    let tid = if tid == 0 { moment(tgid) } else { tid };
     [tgid, exec_id(), tid]
+}
+
+/// When a process is counted whose mappings take turns; 0 of the others.
+#[inline(always)]
+fn moment(tgid: u32) -> u32 {
+    // SAFETY: a u64 of the map, which user space replaces as a whole.
+    let turning = TURNING.get(0).map_or(0, |turning| unsafe {
+        core::ptr::from_ref(turning).read_volatile()
+    });
+    if turning & turning_bit(tgid) == 0 || slice::are_told_apart() {
+        return 0;
+    }
+    // SAFETY: the helper takes no arguments and is safe in NMI context.
+    let now = unsafe { bpf_ktime_get_ns() };
+    MOMENT | (now >> MOMENT_SHIFT) as u32 & (MOMENT - 1)
 }
 
 /// The number of this CPU.

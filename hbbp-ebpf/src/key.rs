@@ -12,7 +12,7 @@ pub struct CountKey {
     pub tgid: u32,
     /// Low half of the task's `self_exec_id`, which grows at each exec (`fs/exec.c`); 0 as above.
     pub exec_id: u32,
-    /// Thread id where threads are counted separately, in the same pid namespace; else 0, and 0 as above.
+    /// Thread id where threads are counted separately, in the same pid namespace; else a [moment](MOMENT), or 0, and 0 as above.
     pub tid: u32,
     /// The event, and what is known of the sample.
     pub event: EventTag,
@@ -59,6 +59,24 @@ pub struct EventTag(pub u32);
 /// separately; one load then shows whether anything but the thread group id in the initial namespace is asked for. An
 /// inode has 32 bits.
 pub const PER_THREAD: u64 = 1 << 32;
+
+/// Instead of a thread id, where threads are counted together: a moment, in units of 2^[`MOMENT_SHIFT`] ns modulo this. A process
+/// whose libraries take turns at one address has its counts in moments, so that each belongs to the library that was there.
+/// Ids are at most 2^22 (include/linux/threads.h, `PID_MAX_LIMIT`).
+pub const MOMENT: u32 = 1 << 23;
+/// A moment is about a millisecond: as long as the shortest turn of a library that is loaded and unloaded.
+pub const MOMENT_SHIFT: u32 = 20;
+
+/// The thread that a key names; 0 where it names a moment.
+pub const fn thread_of(tid: u32) -> u32 {
+    if tid & MOMENT == 0 { tid } else { 0 }
+}
+
+/// The bit of a process in [`crate::name::TURNING`].
+#[inline(always)]
+pub const fn turning_bit(tgid: u32) -> u64 {
+    1 << (tgid & 63)
+}
 
 /// The thread group id of a process that is not in the pid namespace of user space. No process has it.
 pub const OUTSIDE: u32 = u32::MAX;

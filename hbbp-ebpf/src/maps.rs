@@ -36,6 +36,10 @@ pub(crate) static COUNTS_1: CountMap = CountMap::new();
 #[btf_map]
 pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
 
+/// See [`hbbp_ebpf::name::TURNING`].
+#[btf_map]
+pub(crate) static TURNING: Array<u64, 1> = Array::new();
+
 /// See [`hbbp_ebpf::name::PROGRESS`]. The loader gives room where slices are distinguished, here and below.
 #[btf_map]
 pub(crate) static PROGRESS: HashMap<u32, u64, 1> = HashMap::new();

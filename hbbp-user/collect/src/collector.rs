@@ -203,6 +203,11 @@ impl Collector {
         self.counted.maps.cut(&self.counted.cpus)
     }
 
+    /// Has counts of these processes carry their time, to about a millisecond, where threads are counted together.
+    pub fn tell_turning(&mut self, tgids: impl Iterator<Item = u32>) -> anyhow::Result<()> {
+        self.counted.maps.tell_turning(tgids)
+    }
+
     /// Notified when enough streams were counted for a drain; `None` where there are no branch stacks.
     pub fn half_full(&self) -> Option<Arc<Notify>> {
         self.counted.stacks.as_ref().map(Stacks::half_full)

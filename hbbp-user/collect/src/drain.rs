@@ -12,7 +12,7 @@ use std::ops::Range;
 use anyhow::Context as _;
 use aya::maps::{Array, MapData};
 use hbbp_ebpf::count_map::Bucket;
-use hbbp_ebpf::key::INTERVALS;
+use hbbp_ebpf::key::{INTERVALS, turning_bit};
 use hbbp_ebpf::{CountKey, Tally, name};
 
 use super::cpus::Cpus;
@@ -27,6 +27,10 @@ pub(crate) struct CountMaps {
     maps: Pair<Bucket>,
     /// The interval that is shown to the programs.
     interval: Array<MapData, u32>,
+    /// The processes whose counts carry the moment.
+    turning: Array<MapData, u64>,
+    /// What is shown to the programs of it.
+    is_turning: u64,
     /// The intervals since the last drain.
     intervals: Range<u32>,
     /// How many counts had been begun at the last drain.
@@ -43,6 +47,8 @@ impl CountMaps {
         Ok(Self {
             maps: Pair::open(object, name::COUNTS, name::COUNT_MAPS)?,
             interval: Array::try_from(object.take_map(name::INTERVAL)?)?,
+            turning: Array::try_from(object.take_map(name::TURNING)?)?,
+            is_turning: 0,
             intervals: 0..1,
             begun_before: 0,
             capacity: capacity.into(),
@@ -65,6 +71,18 @@ impl CountMaps {
             .context("failed to start a new interval for kernel counts")?;
         self.intervals.end = self.intervals.end.wrapping_add(1);
         Ok(true)
+    }
+
+    /// Has counts of these processes, and of some more, carry the moment from now on; others do not.
+    pub(crate) fn tell_turning(&mut self, tgids: impl Iterator<Item = u32>) -> anyhow::Result<()> {
+        let turning = tgids.map(turning_bit).fold(0, |all, one| all | one);
+        if turning != self.is_turning {
+            self.turning
+                .set(0, turning, 0)
+                .context("failed to name the processes whose libraries take turns")?;
+            self.is_turning = turning;
+        }
+        Ok(())
     }
 
     /// Lets the programs count elsewhere from now on, and takes out what was counted, with the streams of `stacks`: for each

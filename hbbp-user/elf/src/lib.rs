@@ -12,6 +12,7 @@ pub mod byte_source;
 pub mod debug_link;
 pub mod functions;
 mod go_functions;
+pub mod jit_dump;
 pub mod layout;
 mod linkage;
 #[cfg(test)]

@@ -1,51 +1,63 @@
-//! The names that a compiler at run time gives to its functions, from /tmp/perf-PID.map.
+//! The names that a compiler at run time gives to its functions, from /tmp/perf-PID.map, or from a [jitdump](super::jit_dump).
 //!
-//! It only grows, so it is read from its end: the newest line of an address counts. What a newer function overwrote, even in
+//! Such a file only grows, so it is read from its end: the newest line of an address counts. What a newer function overwrote, even in
 //! part, exists no more, and its name would be that of other code.
-//! A map may have a million lines of which a run hits a hundred, so names stay bytes until they are asked for.
+//! A map may have a million lines of which a run hits a hundred, so names stay in the file until they are asked for.
 
 use std::collections::BTreeMap;
+use std::io::BufRead as _;
 use std::ops::Range;
 
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::Symbol;
 
 use crate::byte_source::{ByteSource, text};
+use crate::jit_dump::{JitDump, is_jit_dump, name_at, read_jit_dump};
 
 /// Real maps have some MiB, those of servers that compile for days some hundred. What is older has no name.
 const MAX_LEN: u64 = 128 << 20;
 /// Bytes that are read at once.
 const PIECE: u64 = 1 << 20;
 /// A longer line is read as far as this.
-const MAX_LINE: usize = 64 << 10;
-/// Names take no more bytes than this.
-const MAX_TEXT: usize = 32 << 20;
+const MAX_LINE: u64 = 64 << 10;
+/// Few lines are longer than this.
+const SHORT_LINE: u64 = 512;
 /// Functions beyond this number are left out, so that short lines cannot fill the memory.
 pub(super) const MAX_FUNCTIONS: usize = 1 << 20;
 
 /// Functions of one process by their start.
 #[derive(Debug, Default)]
 pub struct PerfMap {
-    /// Their names.
-    pub(super) text: Vec<u8>,
     /// Sorted by start; none overlaps another.
-    pub(super) functions: Vec<NamedRange>,
+    pub(super) functions: Vec<Line>,
+    /// Where the names are.
+    pub(super) format: NameFormat,
     /// Whether there were older lines that were not read.
     pub(super) is_cut: bool,
 }
 
-/// A function and the offset of its name in the text.
-#[derive(Clone, Debug)]
-pub(super) struct NamedRange {
+/// What names are in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum NameFormat {
+    /// The lines of a perf map.
+    #[default]
+    Lines,
+    /// The records of a jitdump.
+    Records,
+}
+
+/// A function, and the offset of its line or record in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
     pub(super) start: u64,
     pub(super) len: u64,
-    pub(super) name: Range<u32>,
+    pub(super) offset: u64,
 }
 
 impl PerfMap {
     /// Bytes of memory that it takes.
     pub fn size(&self) -> usize {
-        self.text.len() + self.functions.len() * size_of::<NamedRange>()
+        self.functions.len() * size_of::<Line>()
     }
 
     /// Whether there were older lines that were not read, so that functions without a name may have had one.
@@ -53,17 +65,25 @@ impl PerfMap {
         self.is_cut
     }
 
-    /// The function that contains `at`.
-    pub fn function_at(&self, at: ImageAddr) -> Option<Symbol> {
+    /// The function that contains `at`, with its name from the file that this was read from; `None` where the line is not
+    /// there any more.
+    pub fn function_at(&self, at: ImageAddr, file: &ByteSource) -> Option<Symbol> {
         let n_before = self.functions.partition_point(|f| f.start <= at.0);
         let function = self.functions.get(n_before.checked_sub(1)?)?;
-        let name = self
-            .text
-            .get(function.name.start as usize..function.name.end as usize)?;
-        (at.0 - function.start < function.len).then(|| Symbol {
+        let name = || match self.format {
+            NameFormat::Lines => {
+                let line = line_at(function.offset, file)?;
+                let (range, name) = parse_line(&line)?;
+                let is_same = range.start == function.start && range.end - range.start == function.len;
+                is_same.then(|| text(name))
+            }
+            NameFormat::Records => name_at(function.offset, function.len, file),
+        };
+        let is_inside = at.0 - function.start < function.len;
+        Some(Symbol {
             start: ImageAddr(function.start),
             len: function.len,
-            name: text(name),
+            name: is_inside.then(name)??,
         })
     }
 
@@ -77,71 +97,140 @@ impl PerfMap {
     }
 }
 
+/// The line at an offset, as far as lines are read.
+fn line_at(offset: u64, file: &ByteSource) -> Option<Vec<u8>> {
+    let left = file.len().checked_sub(offset)?;
+    let read = |most: u64| {
+        let mut line = file.read(offset, left.min(most))?;
+        let end = line.iter().position(|b| *b == b'\n');
+        line.truncate(end.unwrap_or(line.len()));
+        (end.is_some() || most == MAX_LINE).then_some(line)
+    };
+    read(SHORT_LINE).or_else(|| read(MAX_LINE))
+}
+
+/// Reads the functions of a jitdump as they are now: the newest one of an address counts.
+fn read_newest(file: &ByteSource) -> PerfMap {
+    let dump = read_jit_dump(file);
+    let mut reading = Reading::default();
+    for function in dump.functions.iter().rev() {
+        let range = function.address..function.address.saturating_add(function.len);
+        reading.add(range, function.record);
+    }
+    // The newest functions are those that are missing, and they may have overwritten others.
+    if dump.is_cut {
+        reading.functions.clear();
+    }
+    reading.map(NameFormat::Records, dump.is_cut)
+}
+
+/// Reads a perf map or a jitdump.
+pub(crate) fn read_compiled(file: &ByteSource) -> PerfMap {
+    if is_jit_dump(file) {
+        read_newest(file)
+    } else {
+        read_perf_map(file)
+    }
+}
+
+/// The functions of a jitdump by the offsets of their code, in the file with their names.
+pub fn by_code(dump: &JitDump) -> PerfMap {
+    let mut reading = Reading::default();
+    for function in &dump.functions {
+        reading.add(
+            function.code..function.code.saturating_add(function.len),
+            function.record,
+        );
+    }
+    reading.map(NameFormat::Records, false)
+}
+
 /// Reads a map from its end. A line is `start length name`, both numbers in hexadecimal; others are skipped, and so is a last
 /// line without an end, which is still being written.
 pub fn read_perf_map(file: &ByteSource) -> PerfMap {
     let mut reading = Reading::default();
     let least = file.len().saturating_sub(MAX_LEN);
     let mut end = file.len();
-    // The end of the line that begins before what was read.
-    let mut rest = Vec::new();
     let mut is_unfinished = true;
-    while least < end && !reading.is_full() {
+    while least < end && reading.functions.len() < MAX_FUNCTIONS {
         let start = end.saturating_sub(PIECE).max(least);
-        let Some(mut piece) = file.read(start, end - start) else {
+        let Some(piece) = file.read(start, end - start) else {
             break;
         };
-        piece.append(&mut rest);
-        let mut lines = piece.rsplit(|b| *b == b'\n').peekable();
-        if is_unfinished {
-            lines.next();
-            is_unfinished = lines.peek().is_none();
-        }
-        while let Some(line) = lines.next() {
-            if lines.peek().is_none() && 0 < start {
-                rest = line.get(..MAX_LINE).unwrap_or(line).to_vec();
-            } else {
-                reading.add_older(line);
+        let lines = Lines {
+            rest: &piece,
+            offset: start,
+        };
+        let lines: Vec<(u64, &[u8])> = lines.collect();
+        // The line that begins before the piece is read with the one before, unless it is longer than a piece.
+        let n_cut = usize::from(0 < start);
+        for (offset, line) in lines.iter().skip(n_cut).rev() {
+            let is_whole = line.ends_with(b"\n");
+            if is_whole || !is_unfinished {
+                reading.add_older(*offset, line);
             }
+            is_unfinished &= !is_whole;
         }
-        end = start;
+        end = match lines.get(n_cut) {
+            Some((first, _)) if least < start => *first,
+            _ => start,
+        };
     }
-    reading.functions.sort_unstable_by_key(|function| function.start);
-    PerfMap {
-        text: reading.text,
-        functions: reading.functions,
-        is_cut: 0 < end,
+    reading.map(NameFormat::Lines, 0 < end)
+}
+
+/// The lines of a piece with their offsets, each with its end, where the piece has that.
+struct Lines<'a> {
+    rest: &'a [u8],
+    offset: u64,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = (u64, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut after = self.rest;
+        let len = after.skip_until(b'\n').ok().filter(|len| 0 < *len)?;
+        let (line, rest) = self.rest.split_at(len);
+        let offset = self.offset;
+        (self.rest, self.offset) = (rest, offset.saturating_add(u64::try_from(len).unwrap_or(0)));
+        Some((offset, line))
     }
 }
 
 /// What was read so far, from the newest line on.
 #[derive(Debug, Default)]
 struct Reading {
-    text: Vec<u8>,
-    functions: Vec<NamedRange>,
+    functions: Vec<Line>,
     /// Addresses of all functions, named or overwritten: end by start. Neighbours are one.
     taken: BTreeMap<u64, u64>,
 }
 
 impl Reading {
-    fn is_full(&self) -> bool {
-        MAX_FUNCTIONS <= self.functions.len() || MAX_TEXT <= self.text.len()
-    }
-
     /// Adds a function that is older than all before, unless one of them overwrote it.
-    fn add_older(&mut self, line: &[u8]) {
-        let Some((range, name)) = parse_line(line).filter(|_| !self.is_full()) else {
+    fn add_older(&mut self, offset: u64, line: &[u8]) {
+        let Some((range, _)) = parse_line(line).filter(|_| self.functions.len() < MAX_FUNCTIONS) else {
             return;
         };
-        let name_at = u32::try_from(self.text.len());
-        let name_end = u32::try_from(self.text.len() + name.len());
-        if let (true, Ok(name_at), Ok(name_end)) = (self.take(&range), name_at, name_end) {
-            self.text.extend_from_slice(name);
-            self.functions.push(NamedRange {
+        self.add(range, offset);
+    }
+
+    fn add(&mut self, range: Range<u64>, offset: u64) {
+        if self.take(&range) {
+            self.functions.push(Line {
                 start: range.start,
                 len: range.end - range.start,
-                name: name_at..name_end,
+                offset,
             });
+        }
+    }
+
+    fn map(mut self, format: NameFormat, is_cut: bool) -> PerfMap {
+        self.functions.sort_unstable_by_key(|function| function.start);
+        PerfMap {
+            functions: self.functions,
+            format,
+            is_cut,
         }
     }
 
@@ -183,12 +272,13 @@ mod tests {
 
     use super::*;
 
-    fn map_of(text: &str) -> PerfMap {
-        read_perf_map(&ByteSource::Memory(text.as_bytes().to_vec()))
+    fn map_of(text: &str) -> (PerfMap, ByteSource) {
+        let file = ByteSource::Memory(text.as_bytes().to_vec());
+        (read_perf_map(&file), file)
     }
 
-    fn at(map: &PerfMap, at: u64) -> Option<(u64, u64, String)> {
-        let found = map.function_at(ImageAddr(at));
+    fn at((map, file): &(PerfMap, ByteSource), at: u64) -> Option<(u64, u64, String)> {
+        let found = map.function_at(ImageAddr(at), file);
         found.map(|symbol| (symbol.start.0, symbol.len, symbol.name))
     }
 
@@ -202,7 +292,7 @@ mod tests {
         assert_eq!(at(&map, 0x7f80), None);
         assert_eq!(at(&map, 0x8007), Some((0x8000, 8, "x".to_owned())));
         assert_eq!(at(&map, 0x9000), None, "its line is still being written");
-        assert!(!map.is_cut());
+        assert!(!map.0.is_cut());
     }
 
     /// Methods that lay where a newer one is now are gone, the one below which it begins as well as those inside.
@@ -228,12 +318,52 @@ mod tests {
         assert!(lines < long.len() && long.len() < 3 * PIECE as usize);
         long.push_str("100000 8 newest\n");
         let map = map_of(&long);
-        assert_eq!(map.functions.len(), 60_000);
+        assert_eq!(map.0.functions.len(), 60_000);
         assert_eq!(at(&map, 0x10_0000), Some((0x10_0000, 8, "newest".to_owned())));
         for n in (1..60_000).step_by(7) {
             let name = format!("method number {n} of many");
             assert_eq!(at(&map, 0x10_0008 + n * 16).map(|(.., name)| name), Some(name));
         }
+    }
+
+    /// A line that is longer than a piece, and than what is read of a line, still overwrites what is older.
+    #[test]
+    fn longest_lines_count() {
+        let long = "x".repeat(2 * PIECE as usize + 77);
+        let map = map_of(&format!(
+            "1000 10 old\n2000 10 other\n1008 4 {long}\n3000 8 last\n"
+        ));
+        assert_eq!(at(&map, 0x1001), None);
+        let (start, len, name) = at(&map, 0x1008).unwrap();
+        assert!((start, len) == (0x1008, 4) && name.starts_with("xxx"));
+        assert_eq!(at(&map, 0x2000), Some((0x2000, 0x10, "other".to_owned())));
+        assert_eq!(at(&map, 0x3007), Some((0x3000, 8, "last".to_owned())));
+    }
+
+    #[test]
+    fn newest_functions_of_a_jitdump_count() {
+        use crate::jit_dump::tests::{head, load, moved};
+        let old = load(1, 0x1000, "old", &[1; 16]);
+        let hot = load(2, 0x1008, "hot", &[2; 16]);
+        let bytes = [head(7), old, hot, moved(3, 0x1008, 0x3000, 16)].concat();
+        let file = ByteSource::Memory(bytes);
+        let map = (read_compiled(&file), file);
+        assert_eq!(at(&map, 0x1000), None);
+        assert_eq!(at(&map, 0x1017), Some((0x1008, 16, "hot".to_owned())));
+        assert_eq!(at(&map, 0x3000), Some((0x3000, 16, "hot".to_owned())));
+        let dump = read_jit_dump(&map.1);
+        let codes = (by_code(&dump), map.1);
+        let named = dump.functions.iter().map(|it| at(&codes, it.code).unwrap().2);
+        assert_eq!(named.collect::<Vec<_>>(), ["old", "hot", "hot"]);
+    }
+
+    /// The file was replaced after it was read.
+    #[test]
+    fn names_of_another_file_are_not_taken() {
+        let (map, _) = map_of("1000 10 old\n");
+        let other = |text: &str| ByteSource::Memory(text.as_bytes().to_vec());
+        assert_eq!(map.function_at(ImageAddr(0x1000), &other("2000 10 new\n")), None);
+        assert_eq!(map.function_at(ImageAddr(0x1000), &other("")), None);
     }
 
     proptest! {

@@ -1,27 +1,24 @@
-//! A perf map as a worker answers with it: its text, and a column for each field of its functions.
+//! A perf map as a worker answers with it: a column for each field of its functions.
 
 use prost::Message as _;
 use prost::bytes::Bytes;
 
-use super::perf_map::{MAX_FUNCTIONS, NamedRange, PerfMap};
+use super::perf_map::{Line, MAX_FUNCTIONS, NameFormat, PerfMap};
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct PerfMapMessage {
-    #[prost(bytes = "vec", tag = "1")]
-    text: Vec<u8>,
     /// Each start, less the one before: they rise.
-    #[prost(uint64, repeated, tag = "2")]
+    #[prost(uint64, repeated, tag = "1")]
     starts: Vec<u64>,
-    #[prost(uint64, repeated, tag = "3")]
+    #[prost(uint64, repeated, tag = "2")]
     lens: Vec<u64>,
-    /// Where each name begins in the text.
-    #[prost(uint32, repeated, tag = "4")]
-    names: Vec<u32>,
-    /// Where it ends.
-    #[prost(uint32, repeated, tag = "5")]
-    name_ends: Vec<u32>,
-    #[prost(bool, tag = "6")]
+    /// Where the line of each is in the file.
+    #[prost(uint64, repeated, tag = "3")]
+    offsets: Vec<u64>,
+    #[prost(bool, tag = "4")]
     is_cut: bool,
+    #[prost(bool, tag = "5")]
+    is_dump: bool,
 }
 
 impl PerfMap {
@@ -34,16 +31,11 @@ impl PerfMap {
             rise
         });
         let message = PerfMapMessage {
-            text: self.text.clone(),
             starts: starts.collect(),
             lens: self.functions.iter().map(|function| function.len).collect(),
-            names: self
-                .functions
-                .iter()
-                .map(|function| function.name.start)
-                .collect(),
-            name_ends: self.functions.iter().map(|function| function.name.end).collect(),
+            offsets: self.functions.iter().map(|function| function.offset).collect(),
             is_cut: self.is_cut,
+            is_dump: self.format == NameFormat::Records,
         };
         message.encode_to_vec()
     }
@@ -52,25 +44,21 @@ impl PerfMap {
     pub(crate) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = PerfMapMessage::decode(bytes).ok()?;
         let n = message.starts.len();
-        let columns = [message.lens.len(), message.names.len(), message.name_ends.len()];
-        let fits = n <= MAX_FUNCTIONS && columns.iter().all(|column| *column == n);
+        let fits = n <= MAX_FUNCTIONS && message.lens.len() == n && message.offsets.len() == n;
         fits.then_some(())?;
         let mut start = 0_u64;
         let mut functions = Vec::with_capacity(n);
-        let names = message.names.iter().zip(message.name_ends);
-        for ((rise, len), (name, name_end)) in message.starts.iter().zip(message.lens).zip(names) {
+        for ((rise, len), offset) in message.starts.iter().zip(message.lens).zip(message.offsets) {
             start = start.checked_add(*rise)?;
-            let is_inside = *name <= name_end && (name_end as usize) <= message.text.len();
-            is_inside.then_some(())?;
-            functions.push(NamedRange {
-                start,
-                len,
-                name: *name..name_end,
-            });
+            functions.push(Line { start, len, offset });
         }
         Some(Self {
-            text: message.text,
             functions,
+            format: if message.is_dump {
+                NameFormat::Records
+            } else {
+                NameFormat::Lines
+            },
             is_cut: message.is_cut,
         })
     }

@@ -34,6 +34,10 @@ pub(super) const BRANCH_HW_INDEX: u64 = 1 << 17;
 
 const FLAG_FREQ: u64 = 1 << 10;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
+const FLAG_USE_CLOCKID: u64 = 1 << 25;
+
+/// `CLOCK_MONOTONIC`.
+const MONOTONIC: u32 = 1;
 
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
@@ -58,6 +62,8 @@ pub struct Attr {
     pub branch_sample_type: u64,
     /// Whether other records end with the time and id fields of a sample.
     pub sample_id_all: bool,
+    /// Whether times are those of CLOCK_MONOTONIC.
+    pub is_monotonic: bool,
 }
 
 /// What is known of the machine and helps to understand raw events.
@@ -84,6 +90,11 @@ pub(super) fn parse_attr(bytes: &[u8]) -> Result<Attr, Damaged> {
         .get(72..80)
         .filter(|_| 80 <= stated)
         .map_or(Ok(0), |field| Bytes(field).u64())?;
+    let clock = bytes
+        .get(92..96)
+        .filter(|_| 96 <= stated && flags & FLAG_USE_CLOCKID != 0)
+        .map(|field| Bytes(field).u32())
+        .transpose()?;
     Ok(Attr {
         kind,
         config,
@@ -97,6 +108,7 @@ pub(super) fn parse_attr(bytes: &[u8]) -> Result<Attr, Damaged> {
         read_format,
         branch_sample_type,
         sample_id_all: flags & FLAG_SAMPLE_ID_ALL != 0,
+        is_monotonic: clock == Some(MONOTONIC),
     })
 }
 
@@ -240,6 +252,18 @@ mod tests {
         assert_eq!(parse_attr(&bytes(96, 72)).unwrap().branch_sample_type, 0);
         assert_eq!(parse_attr(&bytes(96, 8)), Err(Damaged));
         assert_eq!(parse_attr(&bytes(80, 80)[..63]), Err(Damaged));
+    }
+
+    #[test]
+    fn clock_is_known_where_it_is_stated() {
+        let with_clock = |clock: u32, flags: u64| {
+            let mut bytes = bytes(96, 96);
+            bytes[40..48].copy_from_slice(&flags.to_le_bytes());
+            bytes[92..96].copy_from_slice(&clock.to_le_bytes());
+            parse_attr(&bytes).unwrap().is_monotonic
+        };
+        assert!(with_clock(MONOTONIC, FLAG_USE_CLOCKID));
+        assert!(!with_clock(0, FLAG_USE_CLOCKID) && !with_clock(MONOTONIC, 0));
     }
 
     #[test]

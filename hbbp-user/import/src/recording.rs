@@ -35,6 +35,8 @@ pub struct RecordingFiles<F> {
 pub struct Recording<F> {
     /// What happened to processes and kernel text, in the order of time.
     pub records: Vec<Timed>,
+    /// Whether all times are those of CLOCK_MONOTONIC.
+    pub is_monotonic: bool,
     /// Build ids of files by path, as far as they are listed.
     pub build_ids: HashMap<String, Vec<u8>>,
     /// Time of the first and the last sample.
@@ -126,6 +128,7 @@ impl<F: Read + Seek> Recording<F> {
         Ok(Self {
             events: header.describe(&sideband.n_samples)?,
             records: sideband.records,
+            is_monotonic: header.events.iter().all(|event| event.attr.is_monotonic),
             build_ids,
             span: (start, end),
             run,
@@ -157,6 +160,7 @@ impl<F: Read + Seek> Recording<F> {
         Ok(Self {
             events,
             records: std::mem::take(&mut text.records),
+            is_monotonic: false,
             build_ids: HashMap::new(),
             span: (1, text.n_lines),
             run: Run {
@@ -185,6 +189,7 @@ impl<F: Read + Seek> Recording<F> {
         Ok(Self {
             events: vec![event],
             records: Vec::new(),
+            is_monotonic: false,
             build_ids: HashMap::new(),
             span: (0, 0),
             run: Run {

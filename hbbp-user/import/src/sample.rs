@@ -179,6 +179,7 @@ mod tests {
             sample_type,
             read_format,
             branch_sample_type: 8,
+            is_monotonic: false,
             sample_id_all: true,
         }
     }

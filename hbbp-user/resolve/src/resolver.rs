@@ -118,6 +118,11 @@ impl Resolver {
         self.user.take_patched()
     }
 
+    /// The processes in which mappings take turns at one address, so that counts without their time cannot be resolved.
+    pub fn turning(&mut self) -> Vec<u32> {
+        self.user.turning()
+    }
+
     /// Looks whether memory with code has changed since it was read; then, too, the next drain should come soon.
     pub fn has_memory_changed(&mut self) -> bool {
         self.user.has_memory_changed()

@@ -145,5 +145,7 @@ fn files<F: Read + Seek>(recording: &Recording<F>, places: &Places) -> RecordedF
     let modules = recording.modules().into_iter();
     let named = modules.flat_map(|modules| modules.iter().filter_map(named));
     let build_ids = recording.build_ids.clone();
+    let start = recording.is_monotonic.then_some(recording.span.0);
     RecordedFiles::new(places, build_ids, &recording.records, named.collect())
+        .with_dumps(&recording.records, start)
 }

@@ -43,7 +43,7 @@ pub(super) fn raw_interval(
             tgid: key.tgid,
             exec_id: key.exec_id,
         },
-        tid: key.tid,
+        tid: key::thread_of(key.tid),
         first_time: tally.first_time,
         sort: if key.event.is_refused() {
             Sort::Refused
@@ -75,7 +75,7 @@ pub(super) fn raw_chain(chain: &Chained, clock_periods: &[Option<u64>]) -> RawCh
     let [tgid, exec_id, tid] = chain.task;
     RawChain {
         task: TaskKey { tgid, exec_id },
-        tid,
+        tid: key::thread_of(tid),
         first_time: chain.tally.first_time,
         event: EventIdx(chain.event),
         ip: Va(chain.ip),

@@ -3,6 +3,8 @@
 //! Two functions share the time of each program: `hot_mul` multiplies, and `hot_rot` rotates half as often or less.
 
 mod compiled;
+mod dumped;
+mod turns;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -77,10 +79,15 @@ fn measured(folder: &Path, command: &[&OsStr]) -> PathBuf {
 
 /// Records it with perf(1).
 fn recorded(folder: &Path, command: &[&OsStr]) -> PathBuf {
+    recorded_with(folder, &[], command)
+}
+
+fn recorded_with(folder: &Path, options: &[&str], command: &[&OsStr]) -> PathBuf {
     let recording = folder.join("perf.data");
     let output = Command::new("perf")
         .args(["record", "-e", "cpu-clock", "-F", "999", "--buildid-mmap", "-o"])
         .arg(&recording)
+        .args(options)
         .arg("--")
         .args(command)
         .output()

@@ -5,7 +5,7 @@ use prost::bytes::Bytes;
 use crate::byte_source::ByteSource;
 use crate::functions::{Functions, SymbolFile, read_functions};
 use crate::layout::{ElfError, ElfLayout, read_layout};
-use crate::perf_map::{PerfMap, read_perf_map};
+use crate::perf_map::{PerfMap, read_compiled};
 
 /// What is found in files.
 pub(crate) trait Parsed: Sized {
@@ -62,7 +62,7 @@ impl Parsed for PerfMap {
     const QUESTION: u8 = 3;
 
     fn parse(files: &[&ByteSource]) -> Self {
-        files.first().map(|file| read_perf_map(file)).unwrap_or_default()
+        files.first().map(|file| read_compiled(file)).unwrap_or_default()
     }
 
     fn encode(&self) -> Vec<u8> {

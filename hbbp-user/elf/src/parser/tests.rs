@@ -76,9 +76,9 @@ fn worker_finds_what_this_process_finds() {
     });
     let (here, apart) = (summary(&Parser::Here), summary(&parser));
     assert!(10 < here.1.len() && here == apart);
-    let text = b"7f10 20 one\n7f80 8 two\n";
-    let map = found(parser.perf_map(&ByteSource::Memory(text.to_vec())));
-    let named = |at| map.function_at(ImageAddr(at)).map(|it| it.name);
+    let file = ByteSource::Memory(b"7f10 20 one\n7f80 8 two\n".to_vec());
+    let map = found(parser.perf_map(&file));
+    let named = |at| map.function_at(ImageAddr(at), &file).map(|it| it.name);
     assert_eq!(
         (named(0x7f2f), named(0x7f30), named(0x7f87)),
         (Some("one".to_owned()), None, Some("two".to_owned()))
@@ -136,14 +136,12 @@ fn files_of_a_slow_worker_block_no_caller() {
         serve(&socket, || {}, || Duration::ZERO).unwrap();
     });
     let maps = ["7f10 20 one\n", "7f10 20 two\n", "7f10 20 three\n"];
-    let mut answers: Vec<_> = maps
-        .iter()
-        .map(|map| parser.perf_map(&ByteSource::Memory(map.as_bytes().to_vec())))
-        .collect();
+    let maps = maps.map(|map| ByteSource::Memory(map.as_bytes().to_vec()));
+    let mut answers: Vec<_> = maps.iter().map(|map| parser.perf_map(map)).collect();
     assert!(answers.iter_mut().all(|answer| parser.wait(answer).is_none()));
     drop(release);
-    for answer in answers {
-        assert!(found(answer).function_at(ImageAddr(0x7f10)).is_some());
+    for (answer, map) in answers.into_iter().zip(&maps) {
+        assert!(found(answer).function_at(ImageAddr(0x7f10), map).is_some());
     }
     assert!(failures.lock().unwrap().is_empty());
 }

@@ -24,6 +24,8 @@ const PAGE: u64 = 4096;
 pub(crate) struct ModuleText {
     pub(super) ranges: RangeTable<TextRange>,
     pub(super) symbols: BTreeMap<u64, Symbol>,
+    /// Addresses that had functions of several names: end by start.
+    pub(super) renamed: BTreeMap<u64, u64>,
     /// Starts of ranges that code runs into from the one before: a stream did, or a window ended within an instruction.
     pub(super) entered: BTreeSet<u64>,
     /// What the last [`Self::cover`] added.
@@ -117,9 +119,65 @@ impl ModuleText {
         covered
     }
 
-    /// Adds a function whose text was read before it was known.
+    /// Adds a function of memory, which may have been read before it was known. Where another one was, counts of both are
+    /// together, so that neither has its name.
     pub(crate) fn name(&mut self, function: Symbol) {
-        self.symbols.entry(function.start.0).or_insert(function);
+        let end = |symbol: &Symbol| symbol.start.0.saturating_add(symbol.len);
+        let below = self.symbols.range(..end(&function)).rev();
+        let overlapping = below.take_while(|(_, other)| function.start.0 < end(other));
+        let others = overlapping.filter(|(_, other)| **other != function);
+        let others: Vec<u64> = others.map(|(start, _)| *start).collect();
+        let renamed = self.renamed.range(..end(&function)).next_back();
+        let is_renamed = renamed.is_some_and(|(_, end)| function.start.0 < *end);
+        for other in &others {
+            self.take_name(ImageAddr(*other));
+        }
+        if others.is_empty() && !is_renamed {
+            self.symbols.insert(function.start.0, function);
+        } else {
+            self.note_renamed(function.start.0..end(&function));
+        }
+    }
+
+    /// Takes the name of the function of memory at `at`, which is there no more.
+    pub(crate) fn take_name(&mut self, at: ImageAddr) {
+        let function = self.symbols.range(..=at.0).next_back();
+        let function = function.filter(|(_, symbol)| at.0 - symbol.start.0 < symbol.len);
+        if let Some((start, symbol)) = function.map(|(start, symbol)| (*start, symbol)) {
+            let end = start.saturating_add(symbol.len);
+            self.symbols.remove(&start);
+            self.note_renamed(start..end);
+        }
+    }
+
+    /// Notes that addresses had functions of several names.
+    fn note_renamed(&mut self, range: Range<u64>) {
+        let Range { mut start, mut end } = range;
+        let touching = |renamed: &BTreeMap<u64, u64>, range: Range<u64>| {
+            let last = renamed.range(..=range.end).next_back();
+            last.filter(|(_, end)| range.start <= **end)
+                .map(|(from, to)| (*from, *to))
+        };
+        while let Some((from, to)) = touching(&self.renamed, start..end) {
+            self.renamed.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.renamed.insert(start, end);
+    }
+
+    /// Where functions start whose text changed since it was read first.
+    pub(crate) fn changed_functions(&self) -> Vec<ImageAddr> {
+        let changed = self
+            .ranges
+            .iter()
+            .filter(|(_, range)| 1 < range.versions.iter().count());
+        let of_range = |(start, range): (u64, &TextRange)| {
+            let inside = self.symbols.range(..start.saturating_add(range.len)).rev();
+            let inside =
+                inside.take_while(move |(_, symbol)| start < symbol.start.0.saturating_add(symbol.len));
+            inside.map(|(start, _)| ImageAddr(*start)).collect::<Vec<_>>()
+        };
+        changed.flat_map(of_range).collect()
     }
 
     /// Where text has to go on for the instruction at `at`, whose range ends with a window.

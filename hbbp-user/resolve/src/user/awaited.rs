@@ -3,7 +3,8 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use super::image::{Content, Image, Names, cover_file};
+use super::cover_file::cover_file;
+use super::image::{Content, Image, Names};
 use super::image_set::ImageSet;
 use super::process_memory::ProcessMemory;
 use super::space::{Origin, UserSpace};
@@ -88,10 +89,14 @@ impl Image {
                 };
                 self.given_up |= names.is_none();
                 let awaiting = mem::take(&mut self.awaiting).into_keys();
-                let named = awaiting.filter_map(|at| names?.function_at(at));
-                named.for_each(|function| self.text.name(function));
+                for (at, names) in awaiting.filter_map(|at| Some((at, names?))) {
+                    match names.function_at(at) {
+                        Some(function) => self.text.name(function),
+                        None => self.text.take_name(at),
+                    }
+                }
             }
-            Content::Flat(_) | Content::Patched | Content::Missing => {}
+            Content::Flat(..) | Content::Patched | Content::Missing => {}
         }
         false
     }

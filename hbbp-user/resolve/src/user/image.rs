@@ -6,6 +6,7 @@ use std::ops::Range;
 use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::snapshot::{Loss, Module, ModuleKind, Symbol};
 
+use super::cover_file::{FunctionOrGap, cover_file, within};
 use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
 use crate::debug_places::debug_file_place;
@@ -52,8 +53,8 @@ const MAX_AWAITING: usize = 1 << 14;
 pub(crate) enum Content {
     /// An ELF file or a copy of one.
     Elf(Box<ElfContent>),
-    /// A file other than ELF, such as the code cache of a compiler; its addresses are file offsets.
-    Flat(ByteSource),
+    /// A file other than ELF, such as the code cache of a compiler; its addresses are file offsets. A jitdump names them.
+    Flat(ByteSource, PerfMap),
     /// Memory of one process; its addresses are those of the process.
     Memory(Owner),
     /// Text of a file as processes have changed it; its addresses are those of the image of the file.
@@ -101,7 +102,11 @@ impl Image {
             Ok(layout) => Ok(Self::of_elf(name, source, layout)),
             Err(ElfError::NotElf) => {
                 let seen = source.changed();
-                let flat = Self::new(name, ModuleKind::Anonymous, Content::Flat(source));
+                let flat = Self::new(
+                    name,
+                    ModuleKind::Anonymous,
+                    Content::Flat(source, PerfMap::default()),
+                );
                 Ok(Self { seen, ..flat })
             }
             Err(error) => Err(error),
@@ -126,6 +131,11 @@ impl Image {
             seen,
             ..Self::new(name, kind, Content::Elf(Box::new(elf)))
         }
+    }
+
+    /// An image of the code in a jitdump.
+    pub(super) fn of_dump(name: String, source: ByteSource, names: PerfMap) -> Self {
+        Self::new(name, ModuleKind::Anonymous, Content::Flat(source, names))
     }
 
     /// An image of memory of one process.
@@ -169,7 +179,7 @@ impl Image {
     ) -> Option<ImageAddr> {
         match &self.content {
             Content::Elf(elf) => elf.layout.image_addr(offset, shows),
-            Content::Flat(_) | Content::Patched | Content::Missing => Some(ImageAddr(offset.0)),
+            Content::Flat(..) | Content::Patched | Content::Missing => Some(ImageAddr(offset.0)),
             Content::Memory(_) => Some(ImageAddr(start.0)),
         }
     }
@@ -220,11 +230,13 @@ impl Image {
                 }
                 found => cover_file(elf, &mut self.text, at, mapped, found.unwrap_or_default()),
             },
-            Content::Flat(source) => {
+            Content::Flat(source, names) => {
+                let function = names.function_at(at, source);
                 // A mapping is whole pages long, the file may end before.
                 let filled = mapped.start..mapped.end.min(ImageAddr(source.len()));
-                self.text
-                    .cover(at, filled, None, &mut |at, bytes| source.read_into(at.0, bytes))
+                self.text.cover(at, filled, function, &mut |at, bytes| {
+                    source.read_into(at.0, bytes)
+                })
             }
             Content::Memory(owner) => {
                 let tgid = owner.tgid;
@@ -237,9 +249,12 @@ impl Image {
                         self.given_up |= matches!(names, Some(None));
                         let names = names.flatten();
                         let function = names.and_then(|names| names.function_at(at));
+                        if let Some(function) = &function {
+                            self.text.name(function.clone());
+                        }
                         let unnamed = names.filter(|_| function.is_none());
-                        self.given_up |= unnamed.is_some_and(PerfMap::is_cut);
-                        let gap = unnamed.map(|names| names.gap_at(at));
+                        self.given_up |= unnamed.is_some_and(|names| names.map.is_cut());
+                        let gap = unnamed.map(|names| names.map.gap_at(at));
                         let mut read = |at: ImageAddr, bytes: &mut [u8]| memory.read(tgid, Va(at.0), bytes);
                         self.text.cover(at, within(mapped, gap), function, &mut read)
                     }
@@ -252,7 +267,7 @@ impl Image {
 
     /// Whether its text is that of a file.
     pub(crate) const fn is_file(&self) -> bool {
-        matches!(self.content, Content::Elf(_) | Content::Flat(_))
+        matches!(self.content, Content::Elf(_) | Content::Flat(..))
     }
 
     /// Adds a text range of a file, which starts at `start`, with the bytes that a process has there.
@@ -292,7 +307,7 @@ impl Image {
     fn file(&self) -> Option<&ByteSource> {
         match &self.content {
             Content::Elf(elf) => Some(&elf.source),
-            Content::Flat(source) => Some(source),
+            Content::Flat(source, _) => Some(source),
             Content::Memory(_) | Content::Patched | Content::Missing => None,
         }
     }
@@ -310,7 +325,17 @@ impl Image {
             interval,
             ..Known::default()
         };
-        self.text.change(Change::Observed(live, known))
+        let n_changed = self.text.change(Change::Observed(live, known));
+        if let Content::Memory(owner) = &self.content
+            && 0 < n_changed
+        {
+            // What is there now may have another name.
+            memory.look_again(owner.tgid, owner.generation);
+            let functions = self.text.changed_functions().into_iter();
+            let room = MAX_AWAITING.saturating_sub(self.awaiting.len());
+            self.awaiting.extend(functions.take(room).map(|at| (at, at..at)));
+        }
+        n_changed
     }
 
     /// Whether its text differs from what was read last, as far as that is found by reading `most` bytes; and how many
@@ -328,7 +353,7 @@ impl Image {
                 && match &self.content {
                     Content::Memory(owner) => memory.read(owner.tgid, Va(at.0), bytes),
                     Content::Elf(elf) => elf.read(at, bytes),
-                    Content::Flat(source) => source.read_into(at.0, bytes),
+                    Content::Flat(source, _) => source.read_into(at.0, bytes),
                     Content::Patched | Content::Missing => false,
                 }
         };
@@ -339,7 +364,7 @@ impl Image {
     /// How it is counted where its text cannot be read.
     pub(crate) fn loss(&self) -> Loss {
         match &self.content {
-            Content::Elf(_) | Content::Flat(_) | Content::Patched | Content::Missing => Loss::FileUnreadable,
+            Content::Elf(_) | Content::Flat(..) | Content::Patched | Content::Missing => Loss::FileUnreadable,
             Content::Memory(owner) => owner.loss,
         }
     }
@@ -352,7 +377,7 @@ impl Image {
     /// Whether its bytes were written by running programs, and belong to no file.
     pub(crate) const fn is_written(&self) -> bool {
         match self.content {
-            Content::Memory(_) | Content::Flat(_) | Content::Patched => true,
+            Content::Memory(_) | Content::Flat(..) | Content::Patched => true,
             Content::Elf(_) | Content::Missing => false,
         }
     }
@@ -371,7 +396,7 @@ impl Image {
     pub(crate) fn module(&self, symbols: Vec<Symbol>) -> Module {
         let build_id = match &self.content {
             Content::Elf(elf) => elf.layout.build_id.clone(),
-            Content::Flat(_) | Content::Memory(_) | Content::Patched | Content::Missing => Vec::new(),
+            Content::Flat(..) | Content::Memory(_) | Content::Patched | Content::Missing => Vec::new(),
         };
         Module {
             name: self.name.clone(),
@@ -436,7 +461,7 @@ impl ElfContent {
         }
     }
 
-    fn read(&self, at: ImageAddr, bytes: &mut [u8]) -> bool {
+    pub(super) fn read(&self, at: ImageAddr, bytes: &mut [u8]) -> bool {
         let offset = self.layout.file_off(at);
         offset.is_some_and(|offset| self.source.read_into(offset.0, bytes))
     }
@@ -460,35 +485,5 @@ impl ElfContent {
         let function = functions.read_function_at(at, source, &names.debug);
         let gap = function.is_none().then(|| functions.gap_at(at, source));
         Some(FunctionOrGap { function, gap })
-    }
-}
-
-/// What is known around an address: the function, or the gap between functions, or neither.
-#[derive(Default)]
-pub(super) struct FunctionOrGap {
-    function: Option<Symbol>,
-    gap: Option<Range<ImageAddr>>,
-}
-
-/// Loads the text of a file around `at` if needed.
-pub(super) fn cover_file(
-    elf: &ElfContent,
-    text: &mut ModuleText,
-    at: ImageAddr,
-    mapped: Range<ImageAddr>,
-    found: FunctionOrGap,
-) -> Covered {
-    let segment = elf.layout.segment_at(at);
-    let segment = segment.map(|s| s.start..ImageAddr(s.start.0.saturating_add(s.len)));
-    let bounds = within(segment.unwrap_or(mapped), found.gap);
-    let mut read = |at: ImageAddr, bytes: &mut [u8]| elf.read(at, bytes);
-    text.cover(at, bounds, found.function, &mut read)
-}
-
-/// The part of `bounds` that lies in a gap, where there is one.
-fn within(bounds: Range<ImageAddr>, gap: Option<Range<ImageAddr>>) -> Range<ImageAddr> {
-    match gap {
-        Some(gap) => bounds.start.max(gap.start)..bounds.end.min(gap.end),
-        None => bounds,
     }
 }

@@ -180,7 +180,7 @@ impl ImageSet {
             let image = opened.ok().and_then(|idx| Some((idx, self.image(idx)?)));
             // A compiler names the code that it writes to such a file by the address at which it runs.
             let mut is_compiled = |image: &Image| {
-                matches!(image.content, Content::Flat(_))
+                matches!(image.content, Content::Flat(..))
                     && memory
                         .as_deref_mut()
                         .is_some_and(|memory| memory.has_names(mapper.tgid, mapper.generation))
@@ -247,6 +247,11 @@ impl ImageSet {
     ) -> ImageIdx {
         if let Some(Ok(known)) = self.files.get(&idx) {
             return *known;
+        }
+        if let Some((source, names)) = files.dump(&file.path) {
+            let image = self.add(Image::of_dump(plain_path(&file.path).to_owned(), source, names));
+            self.files.insert(idx, Ok(image));
+            return image;
         }
         let image = match files.find(file, losses) {
             // One file may be known by its inode and by its build id, and by several paths.
@@ -331,8 +336,7 @@ impl ImageSet {
             .for_each(|image| image.notice_writes());
     }
 
-    /// The images whose text may change without a record: files that are shared or were written to, and memory where `is_live` says that its owner still
-    /// runs the same program.
+    /// The images whose text may change without a record: files that are shared or were written to, and memory of live owners.
     pub(super) fn changing(&self, is_live: impl Fn(u32, Generation) -> bool) -> Vec<usize> {
         let is_changing = |image: &Image| match &image.content {
             Content::Memory(owner) => is_live(owner.tgid, owner.generation),

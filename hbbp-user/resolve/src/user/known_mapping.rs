@@ -136,6 +136,31 @@ impl ProcessIndex {
         }
     }
 
+    /// Whether a mapping, made at `time`, replaces another one, which has gone without a record.
+    pub(super) fn is_replacing(&self, mmap: &Mmap, time: u64) -> bool {
+        let last = Va(mmap.start.0.saturating_add(mmap.len).saturating_sub(1));
+        let image = self.image_at(mmap.pid, time);
+        image.is_some_and(|image| {
+            let before = [mmap.start, last].map(|at| image.mapping_at(at, time));
+            before
+                .into_iter()
+                .flatten()
+                .any(|before| !self.is_same(before, mmap))
+        })
+    }
+
+    /// Notes that a mapping replaces another one. Call it before it is added.
+    pub(super) fn note_replaced(&mut self, mmap: &Mmap, time: u64) {
+        if self.replaced.len() < MAX_REMAPPED && self.is_replacing(mmap, time) {
+            self.replaced.push(time);
+        }
+    }
+
+    /// When mappings replaced others since the last call.
+    pub(crate) fn take_replaced(&mut self) -> Vec<u64> {
+        mem::take(&mut self.replaced)
+    }
+
     /// The text that was mapped again since the last call, in the order of the records.
     pub(crate) fn take_remapped(&mut self) -> Vec<Remapped> {
         mem::take(&mut self.remapped)

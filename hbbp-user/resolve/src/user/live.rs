@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use super::mapping::Backing;
 use super::proc_scan::{Scanned, read_process};
 use super::space::{Origin, UserSpace};
-use hbbp_model::record::{Record, Timed};
+use crate::clock::now;
+use hbbp_model::record::{Mmap, Record, Timed};
 use hbbp_model::snapshot::{Loss, Losses};
 
 /// Records wait for those of other CPUs, which may come later and be older; beyond this number the oldest are taken.
@@ -51,9 +53,14 @@ impl UserSpace {
         if let Record::Mmap(mmap) = &timed.record {
             self.open_early(mmap);
             is_patched = self.index.is_mapped_again(mmap, timed.time);
+            // The sooner the first turn is followed by a drain, the fewer counts are without their time.
+            is_patched |= self.replaces(mmap, timed.time) && self.note_turn(mmap.pid, timed.time);
         }
         if let Record::Comm { pid, exec: true, .. } = timed.record {
             self.cgroups.read_at_exec(pid, timed.time);
+            if let Some(live) = self.live_processes() {
+                live.fresh.exec(pid);
+            }
         }
         let Some(live) = self.live_processes() else {
             return;
@@ -66,10 +73,31 @@ impl UserSpace {
         }
     }
 
+    /// Whether a mapping, made at `time`, replaces another one, by the records that were applied and those that were not yet.
+    fn replaces(&mut self, mmap: &Mmap, time: u64) -> bool {
+        let file = (Backing::of(&mmap.path) == Backing::File).then(|| self.index.intern_mmap(mmap));
+        let Origin::Live(live) = &mut self.origin else {
+            return false;
+        };
+        let replaces_older = live.fresh.keeps_older(mmap.pid) && self.index.is_replacing(mmap, time);
+        live.fresh.add(mmap, file) || replaces_older
+    }
+
+    fn note_turn(&mut self, tgid: u32, time: u64) -> bool {
+        let live = self.live_processes();
+        live.is_some_and(|live| live.note_turn(tgid, time))
+    }
+
     /// Whether a program may have patched its text since the last call.
     pub(crate) fn take_patched(&mut self) -> bool {
         let live = self.live_processes();
         live.is_some_and(|live| std::mem::take(&mut live.is_patched))
+    }
+
+    /// The processes in which mappings take turns at one address, now.
+    pub(crate) fn turning(&mut self) -> Vec<u32> {
+        let live = self.live_processes();
+        live.map_or_else(Vec::new, |live| live.turning(now()).collect())
     }
 
     /// Begins a drain of this time, to the end of which all records have been taken.
@@ -97,6 +125,7 @@ impl UserSpace {
         if n_due == 0 {
             return;
         }
+        live.fresh.clear();
         for timed in live.pending.drain(..n_due) {
             self.index.apply(&timed);
             self.threads.apply(&timed);
@@ -159,7 +188,7 @@ impl UserSpace {
         if self.index.forget_files(awaited) {
             self.images.forget_files(|file| self.index.file(file).is_some());
         }
-        live.memory.close();
+        live.memory.end_drain();
         live.rescanned.clear();
         live.unknown.forget();
         live.n_opened = 0;

@@ -1,7 +1,7 @@
-//! The perf map of a live process: which file it is, and whether it can be trusted.
+//! The perf map or jitdump of a live process: which file it is, and whether it can be trusted.
 //!
-//! The file lies below the root of the process and is called after its id in its own pid namespace.
-//! Anyone may write to that folder, so the file must be a regular one of the same owner as the process.
+//! A perf map lies below the root of the process and is called after its id in its own pid namespace. A jitdump is mapped.
+//! Anyone may write to such folders, so the file must be a regular one of the same owner as the process.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -33,12 +33,13 @@ impl MapStamp {
     }
 }
 
-/// Opens the map of a process; `None` if there is none, or none that can be trusted.
-pub(super) fn open_trusted(tgid: u32) -> Option<ByteSource> {
+/// Opens the map of a process, else the jitdump at a path; `None` if there is none, or none that can be trusted.
+pub(super) fn open_trusted(tgid: u32, dump: Option<&str>) -> Option<ByteSource> {
     let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
     let owner = process.uid().ok()?;
     let inner = process.status().ok()?.nspid?.into_iter().next_back()?;
-    let file = open_below_process(tgid, &format!("/tmp/perf-{inner}.map")).ok()?;
+    let map = open_below_process(tgid, &format!("/tmp/perf-{inner}.map")).ok();
+    let file = map.or_else(|| open_below_process(tgid, dump?).ok())?;
     let trusted = match &file.source {
         ByteSource::File(file, _) => file.metadata().ok()?.uid() == owner,
         ByteSource::Bounded(..) | ByteSource::Memory(_) => false,
@@ -90,8 +91,8 @@ mod tests {
             }
         };
         fs::write(MAP, "1000 10 contained\n").expect("write");
-        let file = open_trusted(inner).expect("it is there");
-        let found = read_perf_map(&file).function_at(ImageAddr(0x1008));
+        let file = open_trusted(inner, None).expect("it is there");
+        let found = read_perf_map(&file).function_at(ImageAddr(0x1008), &file);
         fs::remove_file(MAP).expect("clean up");
         assert_eq!(found.map(|s| s.name).as_deref(), Some("contained"));
     }
@@ -100,10 +101,10 @@ mod tests {
     fn own_map() {
         let path = format!("/tmp/perf-{}.map", std::process::id());
         fs::write(&path, "1000 10 compiled\n").expect("write");
-        let file = open_trusted(std::process::id()).expect("it is there");
-        let found = read_perf_map(&file).function_at(ImageAddr(0x1008));
+        let file = open_trusted(std::process::id(), None).expect("it is there");
+        let found = read_perf_map(&file).function_at(ImageAddr(0x1008), &file);
         fs::remove_file(&path).expect("clean up");
         assert_eq!(found.map(|s| s.name).as_deref(), Some("compiled"));
-        assert!(open_trusted(u32::MAX).is_none());
+        assert!(open_trusted(u32::MAX, None).is_none());
     }
 }

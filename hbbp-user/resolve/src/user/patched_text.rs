@@ -34,6 +34,9 @@ use hbbp_model::snapshot::{Loss, Losses};
 
 /// Text ranges that are compared after one drain.
 const MAX_COMPARED: usize = 1 << 15;
+/// Times at which one drain is split because a mapping replaced another one: ten thousand libraries in a minute do so
+/// seven hundred times between two drains. What is beyond is counted with the mapping of its first sample.
+const MAX_TURNS: usize = 1024;
 /// Times at which one drain is split because text was mapped again.
 const MAX_SPLITS: usize = 16;
 /// A program that patches many functions one after the other patches once, in ns.
@@ -44,6 +47,7 @@ impl UserSpace {
     /// Returns the times at which the drain is to be split.
     pub(super) fn begin_comparison(&mut self, losses: &mut Losses) -> Vec<u64> {
         let remapped = self.index.take_remapped();
+        let mut replaced = self.index.take_replaced();
         let Origin::Live(live) = &mut self.origin else {
             return Vec::new();
         };
@@ -59,7 +63,9 @@ impl UserSpace {
                 accept(found, process, &mut self.images, losses);
             }
         }
-        splits(remapped)
+        replaced.truncate(MAX_TURNS);
+        replaced.extend(splits(remapped));
+        replaced
     }
 
     /// Compares executed text of files since the last drain with the memory of their processes. Call it after all counts of the

@@ -31,6 +31,8 @@ pub(crate) struct ProcessIndex {
     files: FileTable,
     n_generations: u64,
     pub(super) remapped: Vec<Remapped>,
+    /// When a mapping replaced another one since they were asked for last, in ns.
+    pub(super) replaced: Vec<u64>,
     crowded: Vec<u32>,
 }
 
@@ -123,6 +125,7 @@ impl ProcessIndex {
             // The kernel speaks of itself as the last process, and of those outside of our pid namespace as process 0.
             Record::Mmap(mmap) if 0 < mmap.pid && mmap.pid < u32::MAX => {
                 self.note_remapped(mmap, time);
+                self.note_replaced(mmap, time);
                 self.map(mmap, time);
             }
             Record::Comm { pid, tid, comm, exec } => self.comm(*pid, *tid, comm, *exec, time),

@@ -11,27 +11,56 @@ use std::time::Duration;
 
 use procfs::process::Process;
 
-use hbbp_model::addr::Va;
+use hbbp_model::addr::{ImageAddr, Va};
+use hbbp_model::snapshot::Symbol;
 
 use super::map_file::{MapStamp, open_trusted};
 use super::page_map::PageMap;
 use super::process_image::Generation;
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::jit_dump::is_jit_dump_path;
 use hbbp_elf::parser::{Answer, Parser};
 use hbbp_elf::perf_map::PerfMap;
 
 /// Processes whose memory is open at one time.
 const MAX_OPEN: usize = 64;
-/// Bytes of names that are held at one time; processes beyond that have none.
+/// Bytes of tables of names that are held at one time, and files of names; processes beyond that have none, which is counted.
 const MAX_NAMES: usize = 64 << 20;
+const MAX_NAME_FILES: usize = 256;
 
 /// The names of a process.
 #[derive(Debug)]
 struct Names {
     map: Answer<PerfMap>,
+    /// Holds the names; empty if there is none.
+    file: ByteSource,
     /// The file that they are of, as it was then; `None` if there is none.
     stamp: Option<MapStamp>,
     /// The drains since they were asked for.
     unused: Unused,
+}
+
+/// The names that a compiler gives to the functions of a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompiledNames<'a> {
+    pub(super) map: &'a PerfMap,
+    file: &'a ByteSource,
+}
+
+impl CompiledNames<'_> {
+    /// The function that contains `at`.
+    pub(super) fn function_at(self, at: ImageAddr) -> Option<Symbol> {
+        self.map.function_at(at, self.file)
+    }
+}
+
+impl Names {
+    /// The names, if they arrive within a time.
+    fn within(&mut self, time: Duration) -> Option<Option<CompiledNames<'_>>> {
+        let file = &self.file;
+        let map = self.map.within(time)?;
+        Some(map.map(|map| CompiledNames { map, file }))
+    }
 }
 
 /// Whether names were asked for lately.
@@ -41,6 +70,8 @@ enum Unused {
     No,
     /// In the last one.
     Since,
+    /// In an earlier one, and they were awaited when the last one ended.
+    Awaited,
 }
 
 /// The memory of live processes, opened on demand and closed after each drain.
@@ -50,6 +81,8 @@ pub struct ProcessMemory {
     pub(super) parser: Parser,
     open: HashMap<u32, Option<File>>,
     names: HashMap<(u32, Generation), Names>,
+    /// Paths of jitdumps, by the process that maps one.
+    dumps: HashMap<u32, String>,
     /// The pages of the last process that was read; `None` if they cannot be read.
     pages: Option<(u32, Option<PageMap>)>,
 }
@@ -77,11 +110,23 @@ impl ProcessMemory {
         pages.as_mut().is_none_or(|pages| pages.may_be_written(range))
     }
 
+    /// Notes that a process maps a file, which may be a jitdump: a compiler maps that to be noticed.
+    pub(super) fn note_mapped(&mut self, tgid: u32, path: &str) {
+        if !is_jit_dump_path(path) {
+            return;
+        }
+        if MAX_NAME_FILES <= self.dumps.len() {
+            self.dumps.clear();
+        }
+        self.dumps.insert(tgid, path.to_owned());
+    }
+
     /// The names that the compiler of process `tgid` gives to its functions; `None` while they are awaited.
-    pub(crate) fn names(&mut self, tgid: u32, generation: Generation) -> Option<Option<&PerfMap>> {
+    pub(crate) fn names(&mut self, tgid: u32, generation: Generation) -> Option<Option<CompiledNames<'_>>> {
         self.look_at_names(tgid, generation);
         let names = self.names.get_mut(&(tgid, generation))?;
-        self.parser.wait(&mut names.map)
+        self.parser.wait(&mut names.map)?;
+        names.within(Duration::ZERO)
     }
 
     /// Whether a compiler of process `tgid` names its functions.
@@ -91,15 +136,25 @@ impl ProcessMemory {
         names.is_some_and(|names| names.stamp.is_some())
     }
 
+    /// Asks for the names of a process as they are now, which its compiler may have changed since they were asked for.
+    pub(crate) fn look_again(&mut self, tgid: u32, generation: Generation) {
+        if let Some(names) = self.names.get_mut(&(tgid, generation))
+            && names.unused == Unused::No
+        {
+            names.unused = Unused::Since;
+        }
+        self.look_at_names(tgid, generation);
+    }
+
     /// The requested names, if they arrive within a time.
     pub(crate) fn names_within(
         &mut self,
         tgid: u32,
         generation: Generation,
         time: Duration,
-    ) -> Option<Option<&PerfMap>> {
+    ) -> Option<Option<CompiledNames<'_>>> {
         match self.names.get_mut(&(tgid, generation)) {
-            Some(names) => names.map.within(time),
+            Some(names) => names.within(time),
             None => Some(None),
         }
     }
@@ -114,7 +169,7 @@ impl ProcessMemory {
                 return;
             }
         }
-        let file = open_trusted(tgid);
+        let file = open_trusted(tgid, self.dumps.get(&tgid).map(String::as_str));
         let stamp = file.as_ref().and_then(MapStamp::of);
         if let Some(names) = self.names.get_mut(&(tgid, generation))
             && names.stamp == stamp
@@ -123,43 +178,87 @@ impl ProcessMemory {
             return;
         }
         let held = self.names.values_mut();
-        let size: usize = held
-            .map(|names| {
-                names
-                    .map
-                    .within(Duration::ZERO)
-                    .flatten()
-                    .map_or(0, PerfMap::size)
-            })
-            .sum();
-        let map = match file {
-            Some(file) if size < MAX_NAMES => self.parser.perf_map(&file),
-            Some(_) | None => Answer::There(Some(PerfMap::default())),
+        let sizes = held.filter(|names| names.stamp.is_some()).map(|names| {
+            let map = names.map.within(Duration::ZERO).flatten();
+            map.map_or(0, PerfMap::size)
+        });
+        let sizes: Vec<usize> = sizes.collect();
+        let has_room = sizes.iter().sum::<usize>() < MAX_NAMES && sizes.len() < MAX_NAME_FILES;
+        let map = match &file {
+            Some(file) if has_room => self.parser.perf_map(file),
+            Some(_) => Answer::There(None),
+            None => Answer::There(Some(PerfMap::default())),
         };
         let names = Names {
             map,
+            file: file
+                .filter(|_| has_room)
+                .unwrap_or(ByteSource::Memory(Vec::new())),
             stamp,
             unused: Unused::No,
         };
         self.names.insert((tgid, generation), names);
     }
 
-    /// Closes all of it: process ids may be used again until the next drain. Names stay as long as they are asked for.
+    /// Closes memory: process ids may be used again until it is read next.
     pub(crate) fn close(&mut self) {
         self.open.clear();
+        self.pages = None;
+    }
+
+    /// Ends a drain. Names stay as long as they are asked for, and for a drain after they came.
+    pub(crate) fn end_drain(&mut self) {
+        self.close();
         self.names.retain(|_, names| {
             let is_awaited = names.map.within(Duration::ZERO).is_none();
-            let stays = names.unused == Unused::No || is_awaited;
-            names.unused = Unused::Since;
+            let stays = names.unused != Unused::Since || is_awaited;
+            names.unused = if is_awaited {
+                Unused::Awaited
+            } else {
+                Unused::Since
+            };
             stays
         });
-        self.pages = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
+    use hbbp_elf::perf_map::read_perf_map;
+
     use super::*;
+
+    /// Addresses wait for names, which are taken at the next drain: memory is looked at meanwhile, and this drain may end first.
+    #[test]
+    fn names_stay_until_they_are_taken() {
+        let mut memory = ProcessMemory::default();
+        let (answer, answers) = channel();
+        let file = ByteSource::Memory(b"1000 10 compiled\n".to_vec());
+        let map = read_perf_map(&file);
+        let names = Names {
+            map: Answer::Awaited(answers),
+            file,
+            stamp: None,
+            unused: Unused::No,
+        };
+        let generation = Generation(3);
+        memory.names.insert((7, generation), names);
+        memory.end_drain();
+        assert!(memory.names_within(7, generation, Duration::ZERO).is_none());
+        answer.send(Some(map)).unwrap();
+        memory.close();
+        memory.end_drain();
+        let found = memory.names_within(7, generation, Duration::ZERO);
+        let function = found.unwrap().unwrap().function_at(ImageAddr(0x1008));
+        assert_eq!(
+            function.map(|function| function.name).as_deref(),
+            Some("compiled")
+        );
+        memory.end_drain();
+        assert!(memory.names.is_empty());
+    }
 
     #[test]
     fn own_memory() {

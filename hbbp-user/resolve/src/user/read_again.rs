@@ -113,6 +113,9 @@ impl UserSpace {
         if Backing::of(&mmap.path) != Backing::File {
             return;
         }
+        if let Some(live) = self.live_processes() {
+            live.memory.note_mapped(mmap.pid, &mmap.path);
+        }
         let file = self.index.intern_mmap(mmap);
         let is_open = self.images.is_open(file);
         if let Some(live) = self

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use super::find_file::{Found, NotFound, Places, find};
 use super::mapped_file::plain_path;
 use super::mapping::{Backing, MappedFile};
+use hbbp_elf::byte_source::ByteSource;
+use hbbp_elf::jit_dump::JitDump;
 use hbbp_model::addr::Va;
 use hbbp_model::advice::{Advice, Advised};
-use hbbp_model::record::{BuildId, FileIdentity, Record, Timed};
+use hbbp_model::record::{BuildId, FileIdentity, Mmap, Record, Timed};
 use hbbp_model::snapshot::{Loss, Losses, hex};
 
 /// Names of missing files to show; there may be hundreds.
@@ -34,6 +36,17 @@ pub struct NamedFile {
     pub addresses: Vec<u64>,
 }
 
+/// A jitdump that was found.
+#[derive(Debug)]
+pub(super) struct RecordedDump {
+    /// Its own mapping, which it was found by.
+    pub(super) mark: Mmap,
+    /// When that was made.
+    pub(super) marked: u64,
+    pub(super) source: ByteSource,
+    pub(super) dump: JitDump,
+}
+
 /// The files of a recording.
 #[derive(Debug, Default)]
 pub struct RecordedFiles {
@@ -47,6 +60,10 @@ pub struct RecordedFiles {
     shared_hit: BTreeSet<Vec<u8>>,
     /// Addresses without a mapping belong to these.
     named: Vec<NamedFile>,
+    /// What compilers at run time wrote.
+    pub(super) dumps: Vec<RecordedDump>,
+    /// Time of the first sample, where jitdumps were looked for.
+    pub(super) start: u64,
     found: Vec<PathBuf>,
     missing: Vec<String>,
     lacks_program: bool,
@@ -71,6 +88,23 @@ impl RecordedFiles {
             named,
             ..Self::default()
         }
+    }
+
+    /// Where files are looked for.
+    pub(super) const fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(super) fn note_found(&mut self, path: PathBuf) {
+        self.found.push(path);
+    }
+
+    pub(super) fn note_missing(&mut self, path: &str) {
+        self.missing.push(path.to_owned());
+    }
+
+    pub(super) fn add_note(&mut self, note: Advised) {
+        self.notes.push(note);
     }
 
     /// The file of a mapping; `None` if it is nowhere, which is counted and noted.

@@ -101,7 +101,8 @@ impl UserSpace {
     /// User space of a recording with these records, which must be in the order of time.
     pub(crate) fn recorded(records: &[Timed], files: RecordedFiles) -> Self {
         let mut index = ProcessIndex::default();
-        let time = RecordedTime::new(records, &mut index);
+        let records = files.with_compiled(records);
+        let time = RecordedTime::new(&records, &mut index);
         let mut space = Self::new(Origin::Recorded(time, Box::new(files)));
         space.index = index;
         records.iter().for_each(|timed| space.threads.take(timed));

@@ -6,7 +6,7 @@ use super::*;
 ///
 /// It names code three times at one address, each time longer; what it names
 /// last is `hot_mul`, which runs. Mode `memfd`: the code is in a file in memory that is mapped twice, once writable and once
-/// executable (as .NET does since 7, clrfeatures.md "W^X").
+/// executable (as .NET does since 7, clrfeatures.md "W^X"); mode `long`: 36 MB of other lines come before.
 const COMPILER: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -33,6 +33,9 @@ int main(int argc, char **argv) {
   char path[64];
   snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
   FILE *map = fopen(path, "w");
+  if (!strcmp(argv[1], "long"))
+    for (int i = 0; i < 120000; i++)
+      fprintf(map, "%lx 10 method number %0280d\n", 0x100000000000 + i * 16L, i);
   unsigned char *hot = x + 4096;
   fprintf(map, "%lx 40 whole_before\n", (long)hot - 32);
   for (int i = 0; i < 3; i++)
@@ -50,7 +53,11 @@ fn newest_name_of_an_address_counts() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let compiler = built(folder.path(), "compiler", COMPILER, &[]);
-    for (mode, module) in [("plain", "[anon]"), ("memfd", "/memfd:doublemapper")] {
+    for (mode, module) in [
+        ("plain", "[anon]"),
+        ("memfd", "/memfd:doublemapper"),
+        ("long", "[anon]"),
+    ] {
         let profile = measured(folder.path(), &[compiler.as_os_str(), mode.as_ref()]);
         let shares = shares(&profile, module);
         assert!(0.8 < share(&shares, "hot_mul"), "{mode}: {shares:?}");

@@ -249,3 +249,30 @@ fn odd_extents() {
         );
     }
 }
+
+/// Names of memory: a function that another one replaced, in part or as a whole, has no name, and nor has the other one.
+#[test]
+fn functions_that_replaced_each_other_have_no_name() {
+    let symbol = |start: u64, len: u64, name: &str| Symbol {
+        start: ImageAddr(start),
+        len,
+        name: name.to_owned(),
+    };
+    let mut text = ModuleText::default();
+    let names =
+        |text: &ModuleText| -> Vec<String> { text.symbols.values().map(|it| it.name.clone()).collect() };
+    text.name(symbol(0x1000, 0x40, "a"));
+    text.name(symbol(0x1040, 0x40, "b"));
+    text.name(symbol(0x1000, 0x40, "a"));
+    assert_eq!(names(&text), ["a", "b"], "neighbours, and the same once more");
+    text.name(symbol(0x1030, 0x20, "c"));
+    assert!(names(&text).is_empty(), "it reaches into both");
+    text.name(symbol(0x1030, 0x20, "c"));
+    assert!(names(&text).is_empty(), "and has none later");
+    text.name(symbol(0x2000, 0x10, "d"));
+    text.take_name(ImageAddr(0x2010));
+    assert_eq!(names(&text), ["d"]);
+    text.take_name(ImageAddr(0x200f));
+    text.name(symbol(0x2000, 0x10, "e"));
+    assert!(names(&text).is_empty());
+}

@@ -1,0 +1,125 @@
+//! Code of compilers at run time, which write it to a jitdump.
+
+use super::*;
+
+/// A compiler: `dumper FOLDER [once]`. One function runs for as long as the next one, which gets its address and its length, unless
+/// the first one runs alone.
+const DUMPER: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+static uint64_t now(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+static unsigned char code[] = "\xb9\x00\x09\x3d\x00\x48\x0f\xaf\xc0\x48\x83\xc0\x07\xff\xc9\x75\xf4\xc3";
+struct load { uint32_t id, size; uint64_t time; uint32_t pid, tid; uint64_t vma, at, len, index; };
+static void put(FILE *dump, unsigned char *at, const char *name) {
+  static uint64_t index;
+  struct load load = { 0, sizeof load + strlen(name) + 1 + sizeof code - 1, now(CLOCK_MONOTONIC), getpid(), getpid(),
+                       (uintptr_t)at, (uintptr_t)at, sizeof code - 1, index++ };
+  fwrite(&load, sizeof load, 1, dump);
+  fwrite(name, strlen(name) + 1, 1, dump);
+  fwrite(code, sizeof code - 1, 1, dump);
+  fflush(dump);
+  memcpy(at, code, sizeof code);
+}
+static void run(void (*hot)(void)) {
+  clockid_t own = CLOCK_THREAD_CPUTIME_ID;
+  for (uint64_t end = now(own) + 2000000000ull; now(own) < end;) hot();
+}
+int main(int argc, char **argv) {
+  unsigned char *x = mmap(0, 1 << 16, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/jit-%d.dump", argv[1], getpid());
+  FILE *dump = fopen(path, "w+");
+  uint32_t head[10] = { 0x4a695444, 1, 40, 62, 0, getpid() };
+  fwrite(head, sizeof head, 1, dump);
+  fflush(dump);
+  mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(dump), 0);
+  put(dump, x + 4090, "before");
+  put(dump, x + 4096, "hot_mul");
+  run((void (*)(void))(x + 4096));
+  if (argv[2]) run((void (*)(void))(x + 4096));
+  if (argv[2]) return 0;
+  memcpy(code + 5, "\x48\xc1\xc8\x05", 4);
+  put(dump, x + 4096, "hot_rot");
+  run((void (*)(void))(x + 4096));
+}
+"#;
+
+/// A sample of a recording belongs to the function that was there, and to its bytes.
+#[test]
+fn code_of_a_jitdump_has_its_time() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
+    let command = [dumper.as_os_str(), folder.path().as_os_str()];
+    let recording = recorded_with(folder.path(), &["-k", "mono"], &command);
+    let shares = shares(&recording, ".dump");
+    let (mul, rot) = (share(&shares, "hot_mul"), share(&shares, "hot_rot"));
+    assert!(
+        0.9 < mul + rot && (0.4..0.6).contains(&(mul / (mul + rot))),
+        "{shares:?}"
+    );
+    let report: Value = report_by(recording.to_str().unwrap(), "function,mnemonic");
+    let rows = report["mix"]["rows"].as_array().unwrap();
+    let has = |function: &str, mnemonic: &str| {
+        let is = |row: &&Value| row["key"][0] == function && row["key"][1] == mnemonic;
+        rows.iter().any(|row| is(&row))
+    };
+    assert!(has("hot_mul", "IMUL") && has("hot_rot", "ROR"), "{rows:?}");
+    assert!(!has("hot_mul", "ROR") && !has("hot_rot", "IMUL"), "{rows:?}");
+}
+
+/// Times of another clock are not those of the jitdump, so that nothing is named by them.
+#[test]
+fn jitdump_of_another_clock_is_left_out() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
+    let command = [dumper.as_os_str(), folder.path().as_os_str()];
+    let recording = recorded(folder.path(), &command);
+    let report: Value = report_by(recording.to_str().unwrap(), "module,function");
+    let text = report.to_string();
+    assert!(text.contains("perf record -k mono"), "{text}");
+    assert!(!text.contains("hot_mul") && !text.contains("hot_rot"), "{text}");
+}
+
+#[test]
+fn jitdump_of_a_live_process_names_its_memory() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
+    let command = [dumper.as_os_str(), folder.path().as_os_str()];
+    let command = [&command[..], &["once".as_ref()]].concat();
+    let shares = shares(&measured(folder.path(), &command), "[anon]");
+    assert!(0.8 < share(&shares, "hot_mul"), "{shares:?}");
+    assert!(
+        shares.iter().all(|(name, _)| !name.contains("before")),
+        "{shares:?}"
+    );
+}
+
+/// Counts of both are together, so that neither can have its name.
+#[test]
+fn code_that_replaces_other_code_has_not_its_name() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
+    let command = [dumper.as_os_str(), folder.path().as_os_str()];
+    let profile = measured(folder.path(), &command);
+    let report: Value = report_by(profile.to_str().unwrap(), "function,mnemonic");
+    let rows = report["mix"]["rows"].as_array().unwrap();
+    let is = |function: &str, mnemonic: &str| {
+        let mut keys = rows.iter().map(|row| (&row["key"][0], &row["key"][1]));
+        keys.any(|key| key.0 == function && key.1 == mnemonic)
+    };
+    assert!(!is("hot_mul", "ROR") && !is("hot_rot", "IMUL"), "{rows:?}");
+}
