@@ -62,6 +62,13 @@ pub(crate) struct Mapped<T: Pod> {
 impl<T: Pod> Mapped<T> {
     /// Takes the array with this name.
     pub(crate) fn open(object: &mut Object, name: &str) -> anyhow::Result<Self> {
+        // The kernel rounds the size of each value up to this (kernel/bpf/arraymap.c, `array_map_alloc`).
+        const {
+            assert!(
+                size_of::<T>().is_multiple_of(8),
+                "values follow each other without a gap"
+            );
+        };
         let map: Array<MapData, T> = Array::try_from(object.take_map(name)?)?;
         let n = usize::try_from(map.len())?;
         let fd = map.map().fd().as_fd().as_raw_fd();

@@ -151,8 +151,13 @@ mod tests {
 
     #[test]
     fn device_without_end_is_refused() {
-        let refused = open(Path::new("/dev/zero"), &KernelPlace::None).err().unwrap();
-        assert!(refused.is::<ImportError>(), "{refused:#}");
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("profile.hbbp");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        for device in [Path::new("/dev/zero"), Path::new("/dev/full"), &link] {
+            let refused = open(device, &KernelPlace::None).err().unwrap();
+            assert!(refused.is::<ImportError>(), "{refused:#}");
+        }
     }
 
     #[test]

@@ -29,7 +29,9 @@ mod tests {
 
     #[test]
     fn devices_and_long_files_are_refused() {
-        assert!(read_text(Path::new("/dev/zero")).is_err());
+        for device in ["/dev/zero", "/dev/full", "/dev/urandom"] {
+            assert!(read_text(Path::new(device)).is_err(), "{device}");
+        }
         let made = tempfile::NamedTempFile::new().unwrap();
         let most = usize::try_from(MOST).unwrap();
         std::fs::write(made.path(), "a".repeat(most)).unwrap();
