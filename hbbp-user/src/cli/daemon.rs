@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::record::{EndedArgs, RecordArgs, parse_duration};
 use crate::cmd::daemon::DaemonOptions;
+use crate::cmd::daemon::memory::default_budget;
 use crate::cmd::daemon::server::Listen;
 use hbbp_model::segments::plan::Limits;
 
@@ -49,9 +50,9 @@ pub(super) struct DaemonArgs {
     #[arg(long, value_name = "SHARE", default_value = "0.3%", value_parser = parse_share)]
     cpu_budget: u32,
     /// Memory for intervals that wait and segments that are merged, with as much for measuring; what does not fit is
-    /// not merged, or is left out and counted.
-    #[arg(long, value_name = "SIZE", default_value = "384MiB", value_parser = parse_size, hide_short_help = true)]
-    memory_budget: u64,
+    /// not merged, or is left out and counted [default: 384MiB, or an eighth of the memory of a small machine].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    memory_budget: Option<u64>,
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
@@ -73,7 +74,7 @@ impl DaemonArgs {
                 disk: self.max_disk,
                 age: self.max_age,
             },
-            memory_budget: self.memory_budget,
+            memory_budget: self.memory_budget.unwrap_or_else(default_budget),
             listen: self.listen,
         })
     }

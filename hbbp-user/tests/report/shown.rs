@@ -255,8 +255,7 @@ fn captions_repeat_nothing() {
     }
     assert!(50 < n_captions, "{n_captions}");
     // What the user adds is said.
-    let view = View::named("flops", &Taxonomy::built_in()).unwrap();
-    let mut filtered = view.clone();
+    let mut filtered = View::named("flops", &Taxonomy::built_in()).unwrap();
     let filter = hbbp_analysis::mix::Filter::parse("ring=user", &[]).unwrap();
     filtered.tables[0].query.filters.push(filter);
     let text = print_view(&program::retired(), &filtered).unwrap();

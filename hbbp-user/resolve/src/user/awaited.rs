@@ -3,7 +3,6 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use super::cover_file::cover_file;
 use super::image::{Content, Image, Names};
 use super::image_set::ImageSet;
 use super::process_memory::ProcessMemory;
@@ -109,7 +108,7 @@ impl Image {
         };
         for (at, mapped) in awaiting {
             let found = elf.known_function_at(at, &Parser::Here).unwrap_or_default();
-            cover_file(elf, &mut self.text, at, mapped, found);
+            elf.cover(&mut self.text, at, mapped, found);
         }
     }
 

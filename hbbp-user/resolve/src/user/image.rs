@@ -6,7 +6,7 @@ use std::ops::Range;
 use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::snapshot::{Loss, Module, ModuleKind, Symbol};
 
-use super::cover_file::{FunctionOrGap, cover_file, within};
+use super::function_or_gap::{FunctionOrGap, within};
 use super::process_image::Generation;
 use super::process_memory::ProcessMemory;
 use crate::debug_places::debug_file_place;
@@ -228,7 +228,7 @@ impl Image {
                     self.awaiting.insert(at, mapped);
                     Covered::Later
                 }
-                found => cover_file(elf, &mut self.text, at, mapped, found.unwrap_or_default()),
+                found => elf.cover(&mut self.text, at, mapped, found.unwrap_or_default()),
             },
             Content::Flat(source, names) => {
                 let function = names.function_at(at, source);

@@ -17,6 +17,7 @@ mod file_opener;
 mod file_table;
 pub mod find_file;
 mod fresh_mappings;
+mod function_or_gap;
 pub mod haste;
 mod held_names;
 mod held_text;

@@ -76,8 +76,8 @@ counters! {
         Some(["request", "requests", "for profiles refused: too soon after another one, or segments were being written"]),
         "Requests for profiles that were refused because they came too soon, or while segments were being written";
     CgroupsOther, "cgroups_other",
-        Some(["time", "times", "a cgroup had no label in the metrics: its amounts of an interval are under [other]"]),
-        "Cgroups of intervals that had no label of their own, as there were too many: their amounts have the label of all others";
+        Some(["time", "times", "a cgroup had no label in the metrics: its amounts of an estimate are under [other]"]),
+        "Cgroups of estimates that had no label of their own, as there were too many: their amounts have the label of all others";
     Workers, "parser_starts", None,
         "Workers that were started to parse files of other processes";
     FilesTimedOut, "files_timed_out",

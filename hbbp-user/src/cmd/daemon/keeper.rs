@@ -8,10 +8,12 @@ mod merging;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use super::counters::{Counter, Counters};
+use super::feed::Feed;
 use super::metrics::Metrics;
 use super::service_log::tell;
 use hbbp_model::profile::Output;
@@ -28,6 +30,10 @@ use hbbp_resolve::clock::since_epoch;
 /// build has some thousand a minute.
 const MOST_IMAGES: usize = 1024;
 
+/// Time after which a merge begins to read no further segment: intervals wait for it, and three of them can. What is left of
+/// the group is merged after the next interval.
+const LONGEST_READING: Duration = Duration::from_secs(3);
+
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
@@ -37,7 +43,7 @@ pub(super) struct Keeper {
     folder: Folder,
     limits: Limits,
     counters: Arc<Counters>,
-    metrics: Option<Arc<Metrics>>,
+    feed: Option<Feed>,
     /// Number of the next interval.
     next: u64,
     /// The host of the last interval.
@@ -50,6 +56,8 @@ pub(super) struct Keeper {
     left_alone: BTreeSet<Name>,
     /// Memory in bytes for intervals that wait, and for segments that are merged.
     memory: usize,
+    /// Time after which a merge begins to read no further segment.
+    reading: Duration,
     /// Files that are no segments, when the folder was read last.
     n_foreign: usize,
 }
@@ -72,12 +80,13 @@ impl Keeper {
             folder,
             limits,
             counters,
-            metrics,
+            feed: metrics.map(Feed::new),
             waiting: None,
             is_settled: false,
             left_alone: BTreeSet::new(),
             // The other half is what measuring takes.
             memory: usize::try_from(memory_budget / 2).unwrap_or(usize::MAX),
+            reading: LONGEST_READING,
             n_foreign: 0,
         };
         keeper.count_foreign(&listing);
@@ -127,8 +136,8 @@ impl Keeper {
     pub(super) fn keep(&mut self, mut snapshot: Snapshot) {
         snapshot.join_images(MOST_IMAGES);
         self.host = Some(snapshot.run.host.name.clone());
-        if let Some(metrics) = &self.metrics {
-            metrics.add(&snapshot);
+        if let Some(feed) = &self.feed {
+            feed.count(&snapshot);
         }
         self.add(snapshot);
         let Some((name, runs)) = self.waiting.take() else {
@@ -143,6 +152,9 @@ impl Keeper {
                     ));
                 }
                 self.counters.add(Counter::SegmentsWritten, 1);
+                if let Some(feed) = &mut self.feed {
+                    feed.estimate(runs);
+                }
             }
             Err(error) => {
                 if n_intervals == 1 {

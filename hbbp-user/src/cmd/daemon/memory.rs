@@ -1,6 +1,23 @@
 //! Memory of a program that runs for ever: what was freed goes back to the kernel, where commands that end soon keep it
 //! (`main`). An interval of a busy machine takes ten times the memory of a quiet one.
 
+/// The memory budget in bytes that a machine which compiles all day needs to merge an hour into one segment, by measurement.
+const LARGEST_BUDGET: u64 = 384 << 20;
+
+/// The part of a machine's memory that is not exceeded: half of the budget is for merging, at the end of each hour.
+const SHARE: u64 = 8;
+
+/// The memory budget where none is asked for, in bytes.
+pub(crate) fn default_budget() -> u64 {
+    let known = rustix::system::sysinfo();
+    budget_of(known.totalram.saturating_mul(known.mem_unit.into()))
+}
+
+/// The budget of a machine with this memory in bytes.
+fn budget_of(memory: u64) -> u64 {
+    LARGEST_BUDGET.min(memory / SHARE)
+}
+
 /// Has the allocator keep little of what is freed from now on.
 pub(super) fn keep_little() {
     #[cfg(target_env = "gnu")]
@@ -22,5 +39,18 @@ pub(super) fn give_back() {
     // SAFETY: works on the allocator under its own locks.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_machines_have_small_budgets() {
+        assert_eq!(budget_of(512 << 20), 64 << 20);
+        assert_eq!(budget_of(3 << 30), LARGEST_BUDGET);
+        assert_eq!(budget_of(u64::MAX), LARGEST_BUDGET);
+        assert!((1..=LARGEST_BUDGET).contains(&default_budget()));
     }
 }

@@ -17,8 +17,9 @@
 mod budget_watch;
 mod collection;
 pub(crate) mod counters;
+mod feed;
 mod keeper;
-mod memory;
+pub(crate) mod memory;
 mod metrics;
 mod served;
 pub(crate) mod server;

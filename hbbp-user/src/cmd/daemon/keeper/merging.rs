@@ -1,7 +1,7 @@
 //! Merging segments in bounded memory.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::super::counters::Counter;
 use super::super::service_log::tell;
@@ -15,10 +15,6 @@ use hbbp_model::snapshot::unite::united;
 /// Segments that are merged at once: an hour of a minute each.
 const AT_ONCE: usize = 64;
 
-/// Time after which a merge begins to read no further segment: intervals wait for it, and three of them can. What is left of
-/// the group is merged after the next interval.
-const LONGEST_READING: Duration = Duration::from_secs(3);
-
 impl Keeper {
     /// Merges the first segments of a group, up to the first that does not fit into memory: writes one of all, and removes them. One where no
     /// two fit is left alone. What counts is what they hold together: the text of one minute is nearly that of the next.
@@ -28,7 +24,7 @@ impl Keeper {
         let mut n_read = 0;
         for name in group.iter().take(AT_ONCE) {
             let size = sizes.get(name).copied().unwrap_or(u64::MAX);
-            let is_late = 1 < n_read && LONGEST_READING < began.elapsed();
+            let is_late = 1 < n_read && self.reading < began.elapsed();
             if is_late || self.memory < merging(runs.iter().map(used).sum(), size) {
                 break;
             }

@@ -1,10 +1,13 @@
 //! Segments are kept, merged and removed for what they hold.
 
 use std::ops::Range;
+use std::time::Duration;
 
+use super::super::metrics::Form;
 use super::*;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Interval, Module, ModuleIdx, ModuleKind, Process, Text};
+use hbbp_testing::program;
 
 /// Bytes that do not compress, different for each seed.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -101,6 +104,32 @@ fn what_a_killed_daemon_had_merged_is_removed_in_little_memory() {
     let (left, counters) = left_of(&hour, 2 << 20);
     assert_eq!(left, [name(0, 39)]);
     assert_eq!(counters.get(Counter::SegmentsHeld), 40);
+}
+
+/// Two are read at least, or no merge would ever end.
+#[test]
+fn merge_that_takes_long_goes_on_after_the_next_interval() {
+    let made = tempfile::tempdir().unwrap();
+    let counters = Arc::new(Counters::default());
+    let folder = Folder::open(made.path()).unwrap();
+    for n in 0..20 {
+        let bytes = encode_runs(&[minute(n, "here")], Compression::Fast).unwrap();
+        folder.write(&name(n, n), &bytes).unwrap();
+    }
+    let mut keeper = Keeper::open(folder, Limits::default(), 64 << 20, Arc::clone(&counters), None).unwrap();
+    keeper.reading = Duration::ZERO;
+    let hour = || {
+        let names = Listing::read(made.path()).unwrap().names();
+        names.into_iter().filter(|name| name.start < 60 * MINUTE)
+    };
+    for n in 0..25 {
+        keeper.keep(minute(300 + n, "here"));
+        assert!(hour().flat_map(|name| name.intervals()).eq(0..20), "{n}");
+        let expected = 20_u64.saturating_sub(n + 1).max(1);
+        assert_eq!(hour().count() as u64, expected, "two become one each time");
+    }
+    assert_eq!(counters.get(Counter::MergesFailed), 0);
+    assert_eq!(counters.get(Counter::SegmentsLarge), 0);
 }
 
 #[test]
@@ -275,4 +304,58 @@ fn foreign_files_are_counted_as_they_come() {
     std::fs::remove_file(made.path().join("b.txt")).unwrap();
     keeper.tidy().unwrap();
     assert_eq!(foreign(), 2);
+}
+
+/// Ten seconds of samples, from this time on in tens of seconds.
+fn ten_seconds(n: u64) -> Snapshot {
+    const TEN: u64 = 10_000_000_000;
+    let mut snapshot = program::clocked();
+    (snapshot.run.started, snapshot.run.duration) = (n * TEN, TEN);
+    (snapshot.intervals[0].start, snapshot.intervals[0].end) = (n * TEN, (n + 1) * TEN);
+    snapshot
+}
+
+/// The sum of all lines of a text that begin so.
+fn sum_of(text: &str, prefix: &str) -> f64 {
+    let lines = text.lines().filter(|line| line.starts_with(prefix));
+    let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    values.sum()
+}
+
+/// The first interval is estimated at once, and then those of a minute together; nothing is lost or counted twice.
+#[test]
+fn mix_of_the_metrics_is_estimated_once_a_minute() {
+    let made = tempfile::tempdir().unwrap();
+    let counters = Arc::new(Counters::default());
+    let metrics = Arc::new(Metrics::new(Duration::from_secs(10), Arc::clone(&counters)).unwrap());
+    let folder = Folder::open(made.path()).unwrap();
+    let shown = Some(Arc::clone(&metrics));
+    let mut keeper = Keeper::open(folder, Limits::default(), 64 << 20, counters, shown).unwrap();
+    let alone = {
+        let metrics = Metrics::new(Duration::from_secs(10), Arc::default()).unwrap();
+        metrics.estimate(&ten_seconds(0));
+        sum_of(&metrics.text(Form::OpenMetrics).unwrap(), "hbbp_mix_total{")
+    };
+    assert!(0.0 < alone);
+    let mut ends = BTreeSet::new();
+    for n in 0..70 {
+        keeper.keep(ten_seconds(n));
+        let text = metrics.text(Form::OpenMetrics).unwrap();
+        let measured = 10.0 * (n + 1) as f64;
+        assert_eq!(sum_of(&text, "hbbp_measured_seconds_total"), measured);
+        let end = sum_of(&text, "hbbp_mix_end_time_seconds");
+        ends.insert(end as u64);
+        for prefix in ["hbbp_mix_total{", "hbbp_cgroup_mix_total{"] {
+            let (sum, expected) = (sum_of(&text, prefix), end / 10.0 * alone);
+            assert!((sum - expected).abs() < 1e-6 * sum, "{n}: {prefix} {sum}");
+        }
+    }
+    // The wait is as long as the first estimate was costly: one to ten minutes.
+    let ends: Vec<u64> = ends.into_iter().collect();
+    assert_eq!(ends[0], 10);
+    let waits = ends.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(
+        1 < ends.len() && waits.clone().all(|wait| (60..=600).contains(&wait)),
+        "{ends:?}"
+    );
 }

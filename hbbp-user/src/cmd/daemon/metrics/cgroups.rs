@@ -1,6 +1,6 @@
 //! Amounts by cgroup, under a bounded number of labels.
 //!
-//! Users and container runtimes make cgroups without end. Each interval those with the largest amounts get the labels that
+//! Users and container runtimes make cgroups without end. With each estimate those with the largest amounts get the labels that
 //! are free; a label whose cgroup was idle for long is given to another one. What has no label counts as `[other]`, and what
 //! had one that was given up as ended, so that all together is the mix.
 
@@ -21,7 +21,7 @@ use hbbp_model::printable::harmless;
 const MOST: usize = 64;
 /// Bytes of a label; one that is longer is `[other]`.
 const LONGEST: usize = 256;
-/// Intervals without samples after which a label is given up, where others need it.
+/// Estimates without samples after which a label is given up, where others need it.
 const IDLE: u64 = 10;
 /// What has no label of its own.
 const OTHER: &str = "[other]";
@@ -33,7 +33,7 @@ pub(super) const BY: [Dimension; 2] = [Dimension::Ring, Dimension::Cgroup];
 pub(super) struct Cgroups {
     amounts: Family<Labels, Amount>,
     ended: Family<EndedLabels, Amount>,
-    /// The cgroups that have labels, with the last interval that had samples of each, and the units and rings of these.
+    /// The cgroups that have labels, with the last estimate that had samples of each, and the units and rings of these.
     labelled: HashMap<Workload, Labelled>,
     now: u64,
     counters: Arc<Counters>,
@@ -82,7 +82,7 @@ impl Cgroups {
         }
     }
 
-    /// Adds the mix of an interval, whose rows are [`BY`].
+    /// Adds a mix, whose rows are [`BY`].
     pub(super) fn add(&mut self, mix: &Mix) {
         self.now += 1;
         for (workload, rings) in by_workload(mix) {

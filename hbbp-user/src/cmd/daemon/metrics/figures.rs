@@ -13,6 +13,9 @@ use hbbp_analysis::mix::{Dimension, Mix};
 use hbbp_estimate::Unit;
 use hbbp_model::snapshot::{Event, EventUnit, Loss, Snapshot};
 
+/// Nanoseconds of a second.
+const S: f64 = 1e9;
+
 /// A sum of fractions.
 pub(super) type Amount = Sum<f64, AtomicU64>;
 /// A figure that goes up and down.
@@ -39,6 +42,8 @@ struct Interval {
     wanted: Level,
     last_length: Level,
     last_start: Level,
+    /// End of the last one that the mix holds.
+    last_estimated: Level,
 }
 
 /// What the daemon itself takes, and may take.
@@ -192,11 +197,16 @@ impl Figures {
             Quantity::Seconds,
             self.interval.last_start.clone(),
         );
+        registry.register_with_unit(
+            "mix_end_time",
+            "End of the last interval that mix, mix_time and cgroup_mix hold, since 1970: they are estimated once a minute at most",
+            Quantity::Seconds,
+            self.interval.last_estimated.clone(),
+        );
     }
 
-    /// Adds an interval, and its mix by [`MIX`].
-    pub(super) fn add(&self, snapshot: &Snapshot, mix: &Mix) {
-        const S: f64 = 1e9;
+    /// Adds the mix of a profile by [`MIX`].
+    pub(super) fn add_mix(&self, snapshot: &Snapshot, mix: &Mix) {
         let unit = mix.unit.id();
         let clock_period = clock_period(&snapshot.run.events, mix.unit);
         for row in &mix.rows {
@@ -219,6 +229,16 @@ impl Figures {
                 }
             }
         }
+        let ends = (snapshot.intervals.first(), snapshot.intervals.last());
+        if let (Some(first), Some(last)) = ends {
+            let lasted = last.end.saturating_sub(first.start);
+            let end = snapshot.run.started.saturating_add(lasted);
+            self.interval.last_estimated.set(end as f64 / S);
+        }
+    }
+
+    /// Adds what was counted in an interval.
+    pub(super) fn count(&self, snapshot: &Snapshot) {
         snapshot.run.events.iter().for_each(|event| self.add_event(event));
         for loss in Loss::ALL {
             let lost = self.losses.get_or_create(&LossLabels { loss: loss.id() });

@@ -1,5 +1,7 @@
 //! The metrics of a daemon: sums over all intervals since it was started, as text of OpenMetrics or of Prometheus.
 //!
+//! Samples, losses and costs are those of all intervals. The mix is that of the intervals up to its last estimate ([`super::feed`]).
+//!
 //! Labels come from fixed tables (rings, categories, extensions, losses) and from the events of the run, so that their number
 //! is bounded, and none is chosen by another user. Those of cgroups are bounded by number and length (`cgroups`).
 
@@ -73,11 +75,19 @@ impl Metrics {
         })
     }
 
-    /// Estimates an interval and adds it; a scrape sees all of it or nothing.
+    /// Adds samples, losses and costs of an interval.
+    pub(super) fn count(&self, snapshot: &Snapshot) {
+        let mut state = self.state();
+        state.figures.count(snapshot);
+        state.updated = Instant::now();
+        state.length = self.interval.max(Duration::from_nanos(snapshot.run.duration));
+    }
+
+    /// Estimates the mix of a run and adds it; a scrape sees all of it or nothing.
     ///
-    /// Its text is decoded anew: to keep what was decoded from one interval to the next saved no CPU time with compilers running, and took
+    /// Its text is decoded anew: to keep what was decoded from one estimate to the next saved no CPU time with compilers running, and took
     /// 70 MiB.
-    pub(super) fn add(&self, snapshot: &Snapshot) {
+    pub(super) fn estimate(&self, snapshot: &Snapshot) {
         let estimated = Estimated::new(snapshot, &self.rule);
         let mix = |by: &[Dimension]| {
             let query = Query {
@@ -88,10 +98,8 @@ impl Metrics {
         };
         let (mix, by_cgroup) = (mix(&figures::MIX), mix(&cgroups::BY));
         let mut state = self.state();
-        state.figures.add(snapshot, &mix);
+        state.figures.add_mix(snapshot, &mix);
         state.cgroups.add(&by_cgroup);
-        state.updated = Instant::now();
-        state.length = self.interval.max(Duration::from_nanos(snapshot.run.duration));
     }
 
     /// The text of all metrics.
@@ -184,8 +192,8 @@ mod tests {
     #[test]
     fn every_amount_names_its_unit_and_two_units_are_separate() {
         let metrics = metrics();
-        metrics.add(&program::clocked());
-        metrics.add(&program::retired());
+        metrics.estimate(&program::clocked());
+        metrics.estimate(&program::retired());
         for form in [Form::OpenMetrics, Form::Prometheus] {
             let text = metrics.text(form).unwrap();
             let amounts = text
@@ -212,7 +220,7 @@ mod tests {
         // The next one may be as long as this one.
         let mut longer = Snapshot::default();
         longer.run.duration = 3_600_000_000_000;
-        late.add(&longer);
+        late.count(&longer);
         assert_eq!(late.complaint(), None);
         assert_eq!(metrics().complaint(), None);
     }
