@@ -344,7 +344,7 @@ fn mix_of_the_metrics_is_estimated_once_a_minute() {
         let measured = 10.0 * (n + 1) as f64;
         assert_eq!(sum_of(&text, "hbbp_measured_seconds_total"), measured);
         let end = sum_of(&text, "hbbp_mix_end_time_seconds");
-        ends.insert(end as u64);
+        ends.insert(end.to_bits());
         for prefix in ["hbbp_mix_total{", "hbbp_cgroup_mix_total{"] {
             let (sum, expected) = (sum_of(&text, prefix), end / 10.0 * alone);
             assert!((sum - expected).abs() < 1e-6 * sum, "{n}: {prefix} {sum}");
