@@ -29,7 +29,7 @@ const QUESTIONS: [(&str, [Question; 3]); 5] = [
         [
             (
                 "report FIRST --view module:kernel",
-                &["function", "blocks", "[kernel]"],
+                &["function", "blocks", "module kernel"],
             ),
             (
                 "report FIRST --filter module=kernel --by function",

@@ -167,7 +167,7 @@ fn time_of_a_system_call_is_of_both_rings() {
     let Some(_kernel) = kernel() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = built(folder.path(), "waits", SOURCE, &[]);
-    let profile = recorded(folder.path(), &program, ["calls", "1500000"]);
+    let profile = recorded(folder.path(), &program, ["calls", "6000000"]);
     let rows = by_mnemonic(&profile, "calls");
     println!("{rows:?}");
     let all: f64 = rows.iter().map(|(_, amount, _)| amount).sum();

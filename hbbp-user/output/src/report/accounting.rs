@@ -4,6 +4,7 @@
 //!     due  =  reached  +  missing: stolen, idle, cause unknown
 //! reached  =  refused by the maps  +  counted
 //! counted  =  unresolved, by reason  +  of events that the mix does not use  +  in the mix
+//!  kernel in the mix  =  kernel in the figures  +  of user code   (the ends of system calls, on a clock)
 //! ```
 //!
 //! Counters and samples are not read at the same instant, so a few more samples than expected may be received; these
@@ -13,9 +14,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::completeness::{self, Missing};
-use hbbp_analysis::mix::Analysis;
+use super::completeness::Missing;
+use hbbp_analysis::mix::{Analysis, apportion};
 use hbbp_code::locate::{PerRing, Tally, Unresolved};
+use hbbp_estimate::BlockCounts;
 use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::loss::LossUnit;
 use hbbp_model::snapshot::{Event, EventIdx, Loss, ModuleIdx, Snapshot};
@@ -27,8 +29,6 @@ pub(super) struct Accounting {
     pub(super) due: Option<u64>,
     /// Expected samples that were not received, of each event.
     pub(super) missing: Vec<Missing>,
-    /// Whether some of these belong to tasks that ended before their period was over.
-    pub(super) of_tasks: bool,
     /// Samples received beyond the expected ones.
     pub(super) beyond: u64,
     /// Samples received.
@@ -47,6 +47,9 @@ pub(super) struct Accounting {
     pub(super) other_events: PerRing,
     /// Samples that the mix is made of.
     pub(super) in_mix: PerRing,
+    /// Those of the kernel that are time of user code, less those of user code that are time of the kernel: the ends of system
+    /// calls, on a clock.
+    pub(super) of_user_code: i64,
 }
 
 /// Samples in a module.
@@ -61,14 +64,22 @@ pub(super) struct InModule {
 impl Accounting {
     /// The accounting of a snapshot and its analysis.
     pub(super) fn new(snapshot: &Snapshot, analysis: &Analysis) -> Self {
+        let counts = &analysis.counts;
+        let followed = Self::follow(
+            snapshot,
+            &counts.assignment.ebs,
+            &analysis.resolved,
+            &analysis.unresolved,
+        );
+        let in_kernel = followed.in_mix.kernel.cast_signed();
+        let in_figures = counts
+            .waited
+            .as_ref()
+            .map(|_| kernel_figure(counts, followed.in_mix));
         Self {
-            inside: by_module(snapshot, &analysis.counts.outcome.inside),
-            ..Self::follow(
-                snapshot,
-                &analysis.counts.assignment.ebs,
-                &analysis.resolved,
-                &analysis.unresolved,
-            )
+            inside: by_module(snapshot, &counts.outcome.inside),
+            of_user_code: in_figures.map_or(0, |n| in_kernel.saturating_sub(n.cast_signed())),
+            ..followed
         }
     }
 
@@ -117,7 +128,6 @@ impl Accounting {
         let reached = total(events.iter().map(|event| event.runs));
         Self {
             missing: numbered().map(missing).collect(),
-            of_tasks: events.iter().any(completeness::follows_tasks),
             beyond: total(runs_and_due().map(|(runs, due)| runs.saturating_sub(due))),
             due: due.as_ref().map(|due| total(due.iter().copied())),
             reached,
@@ -128,6 +138,7 @@ impl Accounting {
             inside: Vec::new(),
             other_events,
             in_mix,
+            of_user_code: 0,
         }
     }
 
@@ -139,6 +150,7 @@ impl Accounting {
             stolen: sum(|missing| missing.stolen),
             idle: sum(|missing| missing.idle),
             unknown: sum(|missing| missing.unknown),
+            of_tasks: self.missing.iter().any(|missing| missing.of_tasks),
         }
     }
 
@@ -167,6 +179,17 @@ impl Accounting {
             user: self.counted.user.saturating_sub(halted.user),
         }
     }
+}
+
+/// The samples that figures have in the kernel, rounded as a table by ring rounds them.
+fn kernel_figure(counts: &BlockCounts, in_mix: PerRing) -> u64 {
+    let of = |ring| {
+        let parts = counts.parts.iter();
+        let of_ring = parts.filter(|part| counts.blocks.get(part.block).is_some_and(|it| it.ring == ring));
+        of_ring.map(|part| part.count).sum::<f64>()
+    };
+    let rings = apportion(&[of(Ring::Kernel), of(Ring::User)], in_mix.total());
+    rings.first().copied().unwrap_or_default()
 }
 
 /// The modules by name, those with the most samples first.

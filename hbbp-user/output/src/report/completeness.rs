@@ -28,6 +28,8 @@ pub(super) struct Missing {
     pub(super) idle: u64,
     /// Those without a known cause.
     pub(super) unknown: u64,
+    /// Whether some of these may belong to tasks that ended before their period was over.
+    pub(super) of_tasks: bool,
 }
 
 /// What is missing on the CPU of one counter, and as many periods of it as could have a known cause.
@@ -56,6 +58,7 @@ impl Missing {
             stolen,
             idle,
             unknown: missing - stolen - idle,
+            of_tasks: follows_tasks(event),
         }
     }
 }
@@ -243,6 +246,7 @@ mod tests {
             stolen: 300,
             idle: 500,
             unknown: 10,
+            of_tasks: false,
         };
         assert_eq!(Missing::new(&event, 0), expected);
     }
@@ -258,6 +262,7 @@ mod tests {
             stolen: 310,
             idle: 0,
             unknown: 500,
+            of_tasks: false,
         };
         assert_eq!(missing, expected);
         assert_eq!(while_busy(&event, missing), Some(3_190.0 / 4_000.0));

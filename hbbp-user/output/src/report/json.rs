@@ -4,7 +4,7 @@
 //! files. Fields come in the order of the structures below.
 //! A field may be added within version 2; nothing is renamed, removed or given another meaning without a new version.
 //! Times are in ns, shares from 0 to 1, `null` means "not known" or "there is none".
-//! Sums close: the `rows` and `more` of a mix in samples add up to `accounting.in_mix`, and each line of
+//! Sums close: the `rows` and `more` of a mix in samples add up to `accounting.in_mix` less `of_user_code`, and each line of
 //! `accounting` is what its documentation says.
 
 mod accounting;

@@ -178,7 +178,13 @@ fn samples(all: &Accounting, wording: Wording) -> Vec<Step> {
         );
         steps.push(step(Sign::Minus, all.other_events.total(), &other));
     }
-    let in_mix = format!("in the figures: {}", by_ring(all.in_mix));
+    let moved = grouped(all.of_user_code.unsigned_abs());
+    let moved = match all.of_user_code {
+        0 => String::new(),
+        1.. => format!("; {moved} of the kernel are time of SYSCALL in user code"),
+        _ => format!("; {moved} of user code are time of the kernel"),
+    };
+    let in_mix = format!("in the figures: {}{moved}", by_ring(all.in_mix));
     steps.push(step(Sign::Equals, all.in_mix.total(), &in_mix));
     steps
 }
@@ -240,7 +246,7 @@ fn missing(all: &Accounting) -> Vec<Step> {
     let missing = all.missing();
     let idle = "missing: idle CPUs (no sample is taken while a CPU sleeps)";
     let stolen = "missing: the hypervisor took the CPU for as many periods (steal time)";
-    let unknown = if all.of_tasks {
+    let unknown = if missing.of_tasks {
         "missing: threads that ended before their period did, or an unknown cause"
     } else {
         "missing: the timer fired late, or the kernel did not run the sampling program"

@@ -35,6 +35,9 @@ pub(super) struct AccountingJson {
     /// Samples on an instruction, of events that the mix does not use.
     other_events: RingsJson,
     in_mix: RingsJson,
+    /// Samples of the kernel in `in_mix` that are time of user code, less those of user code that are time of the kernel: the ends
+    /// of system calls, on a clock. Figures of the kernel have as many less than `in_mix`, those of user code as many more.
+    of_user_code: i64,
 }
 
 #[derive(Serialize)]
@@ -128,6 +131,7 @@ impl AccountingJson {
                 .collect(),
             other_events: RingsJson::from(all.other_events),
             in_mix: RingsJson::from(all.in_mix),
+            of_user_code: all.of_user_code,
         }
     }
 }
