@@ -50,7 +50,11 @@ fn check(snapshot: &Snapshot, options: &ReportOptions) {
     );
     let samples = document.pointer("/mix/unit").unwrap() != "executions"
         && document.pointer("/streams").unwrap().is_null();
-    for ring in ["kernel", "user"] {
+    let of_user_code = accounting
+        .pointer("/of_user_code")
+        .and_then(Value::as_i64)
+        .unwrap();
+    for (ring, moved) in [("kernel", -of_user_code), ("user", of_user_code)] {
         let ring = format!("/{ring}");
         let in_mix = number(accounting, &format!("/in_mix{ring}"));
         let unresolved = sum(accounting, "/unresolved", &ring);
@@ -62,8 +66,9 @@ fn check(snapshot: &Snapshot, options: &ReportOptions) {
             let amount = format!("{ring}/amount");
             let more = document.pointer("/mix/more").unwrap();
             let more = if more.is_null() { 0 } else { number(more, &amount) };
-            assert_eq!(sum(&document, "/mix/rows", &amount) + more, in_mix);
-            assert_eq!(number(&document, &format!("/mix/total{amount}")), in_mix);
+            let figure = in_mix.checked_add_signed(moved).unwrap();
+            assert_eq!(sum(&document, "/mix/rows", &amount) + more, figure);
+            assert_eq!(number(&document, &format!("/mix/total{amount}")), figure);
         }
     }
 }

@@ -150,7 +150,7 @@ impl Accounting {
             stolen: sum(|missing| missing.stolen),
             idle: sum(|missing| missing.idle),
             unknown: sum(|missing| missing.unknown),
-            of_tasks: self.missing.iter().any(|missing| missing.of_tasks),
+            of_tasks: known().any(|missing| missing.of_tasks),
         }
     }
 
