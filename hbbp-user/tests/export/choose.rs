@@ -21,15 +21,16 @@ fn image_is_named_by_build_id_path_or_file() {
         ]));
         assert_eq!(said, expected, "{image}");
     }
-    let folder = program.file("all");
-    std::fs::create_dir(&folder).unwrap();
-    tool::export(&program.profile, "bolt", &folder, &[]);
-    let files: Vec<_> = std::fs::read_dir(&folder)
-        .unwrap()
-        .map(|file| file.unwrap().path())
-        .collect();
-    assert_eq!(files.len(), 1);
-    assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), expected);
+    // A directory that is there, and one whose slash says that it is to be.
+    std::fs::create_dir(program.file("all")).unwrap();
+    for folder in ["all", "made/"] {
+        let folder = program.file(folder);
+        tool::export(&program.profile, "bolt", &folder, &[]);
+        let files = std::fs::read_dir(&folder).unwrap();
+        let files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        assert_eq!(files.len(), 1);
+        assert_eq!(std::fs::read_to_string(&files[0]).unwrap(), expected);
+    }
 }
 
 #[test]

@@ -154,6 +154,17 @@ impl Accounting {
         }
     }
 
+    /// Samples of the mix by the ring whose time they are.
+    pub(super) fn in_figures(&self) -> PerRing {
+        PerRing {
+            kernel: self
+                .in_mix
+                .kernel
+                .saturating_add_signed(self.of_user_code.saturating_neg()),
+            user: self.in_mix.user.saturating_add_signed(self.of_user_code),
+        }
+    }
+
     /// Samples received, but neither counted nor dropped (negative: the reverse).
     pub(super) fn unexplained(&self) -> i128 {
         let refused = self.refused.iter().map(|(_, n)| *n);

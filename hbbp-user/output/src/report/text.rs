@@ -181,10 +181,10 @@ fn samples(all: &Accounting, wording: Wording) -> Vec<Step> {
     let moved = grouped(all.of_user_code.unsigned_abs());
     let moved = match all.of_user_code {
         0 => String::new(),
-        1.. => format!("; {moved} of the kernel are time of SYSCALL in user code"),
-        _ => format!("; {moved} of user code are time of the kernel"),
+        1.. => format!(", with {moved} taken in the kernel that are time of SYSCALL in user code"),
+        _ => format!(", with {moved} taken in user code that are time of the kernel"),
     };
-    let in_mix = format!("in the figures: {}{moved}", by_ring(all.in_mix));
+    let in_mix = format!("in the figures: {}{moved}", by_ring(all.in_figures()));
     steps.push(step(Sign::Equals, all.in_mix.total(), &in_mix));
     steps
 }

@@ -1,5 +1,6 @@
 //! Exports for compilers and binary optimizers: one file for each image, in the addresses of that image.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +68,7 @@ pub(super) fn export_images(
     }
     let mut summary = Summary::new(runs, images.numbers);
     images.note(&mut summary);
-    if let Some(folder) = output.filter(|path| path.is_dir()) {
+    if let Some(folder) = folder(output)? {
         let all = match wanted {
             Some(wanted) => vec![images.choose(wanted)?],
             None => images.all(),
@@ -96,6 +97,15 @@ pub(super) fn export_images(
     let written = images.write(&image, &mut bytes)?;
     summary.save(output, &bytes, &written, out)?;
     Ok(summary.warnings)
+}
+
+/// Where a file for each image goes: a directory that is there, or one whose path ends in a slash, which is made.
+fn folder(output: Option<&Path>) -> anyhow::Result<Option<&Path>> {
+    let Some(path) = output else { return Ok(None) };
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") && !path.exists() {
+        fs::create_dir(path).with_context(|| format!("failed to create {}", path.display()))?;
+    }
+    Ok(Some(path).filter(|path| path.is_dir()))
 }
 
 /// Whether a module has a file that a format can describe.
