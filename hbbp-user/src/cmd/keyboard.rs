@@ -2,16 +2,16 @@
 //!
 //! The library that reads keys tries again for ever when a terminal is gone, as reading it then gives no bytes, or an error
 //! (crossterm 0.29, `UnixInternalEventSource::try_read`). So the terminal is waited for here, and no key is read of one that
-//! hung up.
+//! hung up. Where it hangs up while the library reads, a thread of its own ends the program.
 //!
 //! It also waits for changes of the terminal alone, and forgets the change that comes together with the signal of another size:
 //! that key would be read with the next one. It is woken again for a key that is still there.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Stdin};
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::thread;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use std::{process, thread};
 
 use anyhow::Context as _;
 use ratatui::crossterm::event::{self, Event};
@@ -24,6 +24,9 @@ const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NV
 
 /// Time to wait for the rest of a key.
 const PART_OF_A_KEY: Duration = Duration::from_millis(5);
+
+/// Time in which the program ends by itself when its terminal is gone.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Where keys are read: standard input if it is a terminal, else the terminal of the session, as the library does.
 #[derive(Debug)]
@@ -42,6 +45,21 @@ pub(super) enum Heard {
     Gone,
 }
 
+/// Ends the program some time after its terminal is gone, in case that the library tries to read it for ever.
+#[expect(clippy::exit, reason = "the thread that would end it does not come back")]
+fn end_with(terminal: &OwnedFd) {
+    loop {
+        let mut ends = [PollFd::new(terminal, PollFlags::empty())];
+        match poll(&mut ends, None) {
+            Ok(_) if ends[0].revents().intersects(GONE) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+    thread::sleep(GRACE);
+    process::exit(0);
+}
+
 impl Keyboard {
     /// Finds the terminal; fails where there is none.
     pub(super) fn open() -> anyhow::Result<Self> {
@@ -51,7 +69,14 @@ impl Keyboard {
             let opened = File::options().read(true).write(true).open("/dev/tty");
             Some(opened.context("no terminal to read keys from: use `hbbp-sys top --batch`")?)
         };
-        Ok(Self { of_session })
+        let keyboard = Self { of_session };
+        let terminal = keyboard.keys(&io::stdin()).try_clone_to_owned();
+        let terminal = terminal.context("failed to watch the terminal")?;
+        let watch = thread::Builder::new().name("hang-up".to_owned());
+        watch
+            .spawn(move || end_with(&terminal))
+            .context("failed to watch the terminal")?;
+        Ok(keyboard)
     }
 
     /// Waits for a key, up to some time.
