@@ -22,8 +22,8 @@ pub(crate) type CountMap = Array<Bucket, 1, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP)
 #[btf_map]
 pub(crate) static COUNTS: ArrayOfMaps<CountMap, 1> = ArrayOfMaps::new();
 
-/// The two count maps. They are declared here, and not created by user space on demand: Linux 6.1 takes as an inner
-/// map only one that has type information as the template has (kernel/bpf/map_in_map.c, `bpf_map_meta_equal`).
+/// The two count maps. They are declared here, and not created by user space on demand. Linux 6.1 takes as an inner
+/// map only one with the type information of the template (kernel/bpf/map_in_map.c, `bpf_map_meta_equal`).
 #[btf_map]
 pub(crate) static COUNTS_0: CountMap = CountMap::new();
 

@@ -3,7 +3,7 @@
 //!
 //! Guest time is a function of the instructions, so that the figures do not depend on what else the host does. User
 //! code of copied stacks may be a tenth above the recorded figure; that of cached ones a half, as below. With the
-//! kernel's instructions it is a quarter: what the kernel does with freed pages falls into one run or another; two
+//! kernel's instructions it is a quarter. What the kernel does with freed pages falls into one run or another. Two
 //! builds whose user code differed by 1 % had 1760 and 1957 instructions of it for a stack. A process had 19,688 and
 //! 17,823 in all. The program alone may differ by a twentieth, as nothing else is in its figure.
 

@@ -15,8 +15,8 @@ const STACK_SAMPLE: u64 = 2_500;
 const INTERRUPT: u64 = 1_500;
 const STACK_INTERRUPT: u64 = 3_500;
 
-/// What the kernel takes to write a record, in ns. That of a mapping takes some 7000 instructions, most of them for the path
-/// and the build id of its file; others take some 2000 (`cargo xtask vm cost --daemon`, Linux 6.12).
+/// What the kernel takes to write a record, in ns. The record of a mapping takes some 7000 instructions, most of them for the
+/// path and the build id of its file. Others take some 2000 (`cargo xtask vm cost --daemon`, Linux 6.12).
 const MAPPING_RECORD: u64 = 3_000;
 const TASK_RECORD: u64 = 800;
 

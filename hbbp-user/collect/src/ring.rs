@@ -39,7 +39,7 @@ impl Ring {
     }
 
     /// Shows the positions of what was written since the last call, a buffer for one record, and what copies bytes from a
-    /// position; then gives the bytes back to the kernel.
+    /// position. It then gives the bytes back to the kernel.
     pub(super) fn read(&mut self, show: impl FnOnce(&Range<u64>, &mut Vec<u8>, &dyn Fn(u64, &mut [u8]))) {
         let head = self
             .area

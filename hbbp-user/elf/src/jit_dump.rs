@@ -15,6 +15,9 @@ const MOVE: u64 = 64;
 const ARCH_TIMESTAMP: u64 = 1;
 /// Records beyond this number are left out, so that short ones cannot fill the memory.
 const MAX_RECORDS: usize = 1 << 18;
+/// Functions that are searched for the one that was moved. Compilers move what they wrote lately, and no file may make the
+/// search long.
+const MAX_SEARCHED: usize = 1 << 12;
 
 /// What a jitdump holds.
 #[derive(Debug, Default)]
@@ -145,10 +148,6 @@ impl Record {
         })
     }
 }
-
-/// Functions that are searched for the one that was moved: compilers move what they wrote lately, and no file may make the search
-/// long.
-const MAX_SEARCHED: usize = 1 << 12;
 
 fn number(file: &ByteSource, at: u64) -> Option<u32> {
     Some(u32::from_le_bytes(*file.read(at, 4)?.first_chunk()?))

@@ -19,7 +19,7 @@ use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::run::Counter;
 use hbbp_model::snapshot::{Event, EventIdx, EventUnit};
 
-/// How far off the quotient of both counts may be: counters of Intel count an instruction too many at each interrupt, and stacks lose
+/// How far off the quotient of both counts may be. Counters of Intel count an instruction too many at each interrupt. Stacks lose
 /// what the kernel's filter takes out. Some time also passes between reading one counter and the next. Half of it and twice as much
 /// changed mean errors on the emulated machine by at most 0.03 points, five times as much by 0.2.
 const FLOOR: f64 = 0.001;

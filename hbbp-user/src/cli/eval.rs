@@ -31,8 +31,8 @@ pub(super) struct EvalArgs {
     methods: Vec<Sampling>,
     /// Write the blocks of the profile to FILE as CSV.
     ///
-    /// `-` is standard output, without the errors. To learn rules from: a line for each block with its features for a rule and its
-    /// executed instructions, exact and by each method; at the end, of each ring, those that are in none of these blocks.
+    /// `-` is standard output, without the errors. Rules are learnt from it: a line for each block has its features for a rule,
+    /// and its executed instructions, exact and by each method. The last lines have, for each ring, what is in none of these blocks.
     #[arg(long, value_name = "FILE")]
     blocks: Option<PathBuf>,
     #[command(flatten)]

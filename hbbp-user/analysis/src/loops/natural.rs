@@ -3,9 +3,8 @@
 //! A back edge leads to a node that dominates its source. Its loop is that node, the header, with all nodes that reach
 //! the source without passing the header. Loops with different headers are nested or have nothing in common. Loops that
 //! share a header are control paths of one loop, or they are nested. OptiWISE (section IV.E, algorithm 2) decides by
-//! the counts of their back edges: a loop is an inner one if it is a subset of others, and its back edge was taken
-//! often enough: at least T times as often as those of all its supersets together. The outermost is peeled off until
-//! none is left.
+//! the counts of their back edges. An inner loop is a subset of others, and its back edge was taken at least T times as
+//! often as those of all its supersets together. The outermost is peeled off until none is left.
 //!
 //! Without its back edges a reducible graph has no cycles (Hecht and Ullman, Characterizations of Reducible Flow Graphs,
 //! 1974); the cycles that are left are irreducible regions, which are entered at several nodes.

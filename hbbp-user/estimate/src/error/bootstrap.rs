@@ -3,8 +3,8 @@
 //! A snapshot holds how often each stream and each branch was seen, not which of them shared a stack.
 //! But it holds how they follow each other: a stream ends at a branch, the branch goes to one of its recorded targets,
 //! and there the next stream begins. Walks on this graph are stacks as the hardware could have recorded them. A count
-//! differs as much from walk to walk as from stack to stack: a parametric bootstrap (Efron and Tibshirani, An
-//! Introduction to the Bootstrap, 1993, section 6.5), with a Markov chain as the model.
+//! differs as much from walk to walk as from stack to stack. This is a parametric bootstrap with a Markov chain as the
+//! model (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5).
 //!
 //! Not every edge is recorded: a system call does not appear as a branch from user code to the kernel. A walk that comes to
 //! such an end goes on where streams begin that no recorded branch led to. Anywhere else it would hardly ever be found

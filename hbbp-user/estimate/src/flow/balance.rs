@@ -15,8 +15,8 @@
 //! Successions by chance are not quite free of the bias. Of a loop that a biased branch leads to, the stacks after that branch show the
 //! first rounds and never the exit. So the loop seems to be left less often than it is. How often regions run, against each other, then
 //! depends on too little, and streams and branches are wrong together. So shares are unknown as well, and streams run as often as the
-//! shares that are found say, not those recorded: of two loops one after the other, the second was entered half as often as it was
-//! left. And EBS samples have no part in that bias; they are the third measurement. They are good for regions where the other two are
+//! shares that are found say, not those recorded. By those, of two loops one after the other, the second was entered half as often
+//! as it was left. And EBS samples have no part in that bias; they are the third measurement. They are good for regions where the other two are
 //! good within them ([`super::skid`]). They are good for blocks as far as the times of instructions say where a sample lands
 //! ([`super::landed`]). They count instructions of streams, as what was counted of the run does, and so they tell shares too.
 

@@ -1,9 +1,9 @@
 //! The times of instruction forms, from samples of the same form elsewhere.
 //!
 //! A block whose cheap instructions have samples shows how often it was executed, and the samples behind its other instructions
-//! are as many as these executions times their time. That is a rate of Poisson, whose prior is a gamma distribution (Gelman et
-//! al., Bayesian Data Analysis, section 2.6): the known time, with as many samples as the factor by which it may be wrong is worth. What one place
-//! takes differs from another; the variance that is known counts as that of one place.
+//! are as many as these executions times their time. That is a Poisson rate with a gamma prior (Gelman et al.,
+//! Bayesian Data Analysis, section 2.6). The mean of the prior is the known time; the factor by which that may be wrong is its spread.
+//! What one place takes differs from another; the variance that is known counts as that of one place.
 
 use super::code::Place;
 use super::interrupts::Interrupts;

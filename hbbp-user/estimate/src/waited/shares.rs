@@ -1,8 +1,8 @@
 //! Shares of samples by what is expected.
 //!
-//! The time of a division is known less well than that of an addition. So what the samples are more or fewer than expected belongs to
-//! each way in proportion to its time and the variance of that time: a calibration estimator (Deville and Särndal, 1992, Journal of
-//! the American Statistical Association 87, equation 2.3).
+//! The time of a division is known less well than that of an addition. Where there are more or fewer samples than expected, each way
+//! takes its part of the difference, in proportion to its time and the variance of that time. This is a calibration estimator
+//! (Deville and Särndal, Journal of the American Statistical Association 87, 1992, equation 2.3).
 
 use super::code::Place;
 

@@ -3,7 +3,7 @@
 //! SYSCALL turns interrupts off. The kernel turns them on somewhat later (STI), off again before it leaves (CLI), and SYSRET turns
 //! them on in user code. So what was sampled behind that STI is the time of SYSCALL and of the kernel's way in. What was
 //! sampled behind SYSCALL is that of the kernel's way out: SYSCALL itself has no sample there. Both ways are those with the fewest
-//! jumps of conditional branches, and then the shortest by known times: compilers move what is unlikely, such as signals and
+//! jumps of conditional branches, and then the shortest by known times. Compilers move what is unlikely, such as signals and
 //! tracing, out of the line (`unlikely` of include/linux/compiler.h). Their instructions share the samples by executions and
 //! times, as ways into a block do. Each SYSCALL has as many parts of the way in as there are samples of the way out behind it.
 

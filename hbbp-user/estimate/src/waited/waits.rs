@@ -89,7 +89,7 @@ impl<'a> Waits<'a> {
 
     /// Whether time at an instruction passed with interrupts off before it, where the code does not show it.
     pub(super) fn is_held_back(&self, process: ProcessIdx, at: Place) -> bool {
-        matches!(self.held_back(process, at), HeldBack::Unknown)
+        self.interrupts.turned_on(at).is_some() && matches!(self.held_back(process, at), HeldBack::Unknown)
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) struct Accounting {
     pub(super) other_events: PerRing,
     /// Samples that the mix is made of.
     pub(super) in_mix: PerRing,
-    /// Those of the kernel that are time of user code, less those of user code that are time of the kernel: the ends of system
-    /// calls, on a clock.
+    /// Those of the kernel that are time of user code, less those of user code that are time of the kernel. On a clock these
+    /// are the ends of system calls.
     pub(super) of_user_code: i64,
 }
 

@@ -1,5 +1,9 @@
 //! Code of compilers at run time, which write it to a jitdump.
 
+use std::ffi::OsString;
+
+use tempfile::TempDir;
+
 use super::*;
 
 /// A compiler: `dumper FOLDER [once]`. One function runs for as long as the next one, which gets its address and its length, unless
@@ -46,46 +50,86 @@ int main(int argc, char **argv) {
   put(dump, x + 4090, "before");
   put(dump, x + 4096, "hot_mul");
   run((void (*)(void))(x + 4096));
-  if (argv[2]) run((void (*)(void))(x + 4096));
-  if (argv[2]) return 0;
+  if (argv[2]) {
+    run((void (*)(void))(x + 4096));
+    return 0;
+  }
   memcpy(code + 5, "\x48\xc1\xc8\x05", 4);
   put(dump, x + 4096, "hot_rot");
   run((void (*)(void))(x + 4096));
 }
 "#;
 
+/// The compiler, with these arguments and a folder for its files.
+struct Dumper {
+    folder: TempDir,
+    command: Vec<OsString>,
+}
+
+impl Dumper {
+    fn new(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let program = built(folder.path(), "dumper", DUMPER, &[]);
+        let mut command = vec![program.into(), folder.path().into()];
+        command.extend(arguments.iter().map(OsString::from));
+        Self { folder, command }
+    }
+
+    fn command(&self) -> Vec<&OsStr> {
+        self.command.iter().map(OsString::as_os_str).collect()
+    }
+
+    fn recorded(&self, options: &[&str]) -> PathBuf {
+        recorded_with(self.folder.path(), options, &self.command())
+    }
+
+    fn measured(&self) -> PathBuf {
+        measured(self.folder.path(), &self.command())
+    }
+}
+
+/// The functions and mnemonics of a profile.
+fn code(profile: &Path) -> Vec<(String, String)> {
+    let report: Value = report_by(profile.to_str().unwrap(), "function,mnemonic");
+    let rows = report["mix"]["rows"].as_array().unwrap().iter();
+    let word = |row: &Value, nth: usize| row["key"][nth].as_str().unwrap().to_owned();
+    rows.map(|row| (word(row, 0), word(row, 1))).collect()
+}
+
+fn has(code: &[(String, String)], function: &str, mnemonic: &str) -> bool {
+    let mut rows = code.iter();
+    rows.any(|(name, instruction)| name == function && instruction == mnemonic)
+}
+
 /// A sample of a recording belongs to the function that was there, and to its bytes.
 #[test]
 fn code_of_a_jitdump_has_its_time() {
     let Some(_kernel) = kernel() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
-    let command = [dumper.as_os_str(), folder.path().as_os_str()];
-    let recording = recorded_with(folder.path(), &["-k", "mono"], &command);
+    let dumper = Dumper::new(&[]);
+    let recording = dumper.recorded(&["-k", "mono"]);
     let shares = shares(&recording, ".dump");
     let (mul, rot) = (share(&shares, "hot_mul"), share(&shares, "hot_rot"));
     assert!(
         0.9 < mul + rot && (0.4..0.6).contains(&(mul / (mul + rot))),
         "{shares:?}"
     );
-    let report: Value = report_by(recording.to_str().unwrap(), "function,mnemonic");
-    let rows = report["mix"]["rows"].as_array().unwrap();
-    let has = |function: &str, mnemonic: &str| {
-        let is = |row: &&Value| row["key"][0] == function && row["key"][1] == mnemonic;
-        rows.iter().any(|row| is(&row))
-    };
-    assert!(has("hot_mul", "IMUL") && has("hot_rot", "ROR"), "{rows:?}");
-    assert!(!has("hot_mul", "ROR") && !has("hot_rot", "IMUL"), "{rows:?}");
+    let code = code(&recording);
+    assert!(
+        has(&code, "hot_mul", "IMUL") && has(&code, "hot_rot", "ROR"),
+        "{code:?}"
+    );
+    assert!(
+        !has(&code, "hot_mul", "ROR") && !has(&code, "hot_rot", "IMUL"),
+        "{code:?}"
+    );
 }
 
 /// Times of another clock are not those of the jitdump, so that nothing is named by them.
 #[test]
 fn jitdump_of_another_clock_is_left_out() {
     let Some(_kernel) = kernel() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
-    let command = [dumper.as_os_str(), folder.path().as_os_str()];
-    let recording = recorded(folder.path(), &command);
+    let dumper = Dumper::new(&[]);
+    let recording = dumper.recorded(&[]);
     let report: Value = report_by(recording.to_str().unwrap(), "module,function");
     let text = report.to_string();
     assert!(text.contains("perf record -k mono"), "{text}");
@@ -95,11 +139,8 @@ fn jitdump_of_another_clock_is_left_out() {
 #[test]
 fn jitdump_of_a_live_process_names_its_memory() {
     let Some(_kernel) = kernel() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
-    let command = [dumper.as_os_str(), folder.path().as_os_str()];
-    let command = [&command[..], &["once".as_ref()]].concat();
-    let shares = shares(&measured(folder.path(), &command), "[anon]");
+    let dumper = Dumper::new(&["once"]);
+    let shares = shares(&dumper.measured(), "[anon]");
     assert!(0.8 < share(&shares, "hot_mul"), "{shares:?}");
     assert!(
         shares.iter().all(|(name, _)| !name.contains("before")),
@@ -111,15 +152,12 @@ fn jitdump_of_a_live_process_names_its_memory() {
 #[test]
 fn code_that_replaces_other_code_has_not_its_name() {
     let Some(_kernel) = kernel() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let dumper = built(folder.path(), "dumper", DUMPER, &[]);
-    let command = [dumper.as_os_str(), folder.path().as_os_str()];
-    let profile = measured(folder.path(), &command);
-    let report: Value = report_by(profile.to_str().unwrap(), "function,mnemonic");
-    let rows = report["mix"]["rows"].as_array().unwrap();
-    let is = |function: &str, mnemonic: &str| {
-        let mut keys = rows.iter().map(|row| (&row["key"][0], &row["key"][1]));
-        keys.any(|key| key.0 == function && key.1 == mnemonic)
-    };
-    assert!(!is("hot_mul", "ROR") && !is("hot_rot", "IMUL"), "{rows:?}");
+    let dumper = Dumper::new(&[]);
+    let code = code(&dumper.measured());
+    let is_there = |mnemonic: &str| code.iter().any(|(_, instruction)| instruction == mnemonic);
+    assert!(is_there("IMUL") && is_there("ROR"), "{code:?}");
+    assert!(
+        !has(&code, "hot_mul", "ROR") && !has(&code, "hot_rot", "IMUL"),
+        "{code:?}"
+    );
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::resolved;
 
-/// Runs `hot` of two libraries in turn for two seconds of CPU time, each as long as an argument says, in ms; the second library
+/// Runs `hot` of two libraries in turn for two seconds of CPU time. An argument is the length of a turn in ms. The second library
 /// gets the addresses of the first.
 const LOADER: &str = r#"
 #include <dlfcn.h>

@@ -35,8 +35,9 @@ pub(super) struct AccountingJson {
     /// Samples on an instruction, of events that the mix does not use.
     other_events: RingsJson,
     in_mix: RingsJson,
-    /// Samples of the kernel in `in_mix` that are time of user code, less those of user code that are time of the kernel: the ends
-    /// of system calls, on a clock. Figures of the kernel have as many less than `in_mix`, those of user code as many more.
+    /// Samples of the kernel in `in_mix` that are time of user code, less those of user code that are time of the kernel. On a
+    /// clock these are the ends of system calls. Figures of the kernel have as many less than `in_mix`, those of user code as
+    /// many more.
     of_user_code: i64,
 }
 
