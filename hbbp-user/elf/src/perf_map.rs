@@ -12,7 +12,7 @@ use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::Symbol;
 
 use crate::byte_source::{ByteSource, text};
-use crate::jit_dump::{JitDump, is_jit_dump, name_at, read_jit_dump};
+use crate::jit_dump::{DumpedFunction, JitDump, is_jit_dump, name_at, read_jit_dump};
 
 /// Real maps have some MiB, those of servers that compile for days some hundred. What is older has no name.
 const MAX_LEN: u64 = 128 << 20;
@@ -34,6 +34,8 @@ pub struct PerfMap {
     pub(super) format: NameFormat,
     /// Whether there were older lines that were not read.
     pub(super) is_cut: bool,
+    /// Functions that were put where others had been, by their start: when, in ns of CLOCK_MONOTONIC. A perf map does not say.
+    pub(super) replacing: BTreeMap<u64, u64>,
 }
 
 /// What names are in.
@@ -66,8 +68,8 @@ impl PerfMap {
     }
 
     /// The function that contains `at`, with its name from the file that this was read from; `None` where the line is not
-    /// there any more.
-    pub fn function_at(&self, at: ImageAddr, file: &ByteSource) -> Option<Symbol> {
+    /// there any more, and where the function was put over others at `since` or later, in ns of CLOCK_MONOTONIC.
+    pub fn function_at(&self, at: ImageAddr, file: &ByteSource, since: u64) -> Option<Symbol> {
         let n_before = self.functions.partition_point(|f| f.start <= at.0);
         let function = self.functions.get(n_before.checked_sub(1)?)?;
         let name = || match self.format {
@@ -79,7 +81,8 @@ impl PerfMap {
             }
             NameFormat::Records => name_at(function.offset, function.len, file),
         };
-        let is_inside = at.0 - function.start < function.len;
+        let replaced = self.replacing.get(&function.start);
+        let is_inside = at.0 - function.start < function.len && replaced.is_none_or(|time| *time < since);
         Some(Symbol {
             start: ImageAddr(function.start),
             len: function.len,
@@ -112,16 +115,28 @@ fn line_at(offset: u64, file: &ByteSource) -> Option<Vec<u8>> {
 /// Reads the functions of a jitdump as they are now: the newest one of an address counts.
 fn read_newest(file: &ByteSource) -> PerfMap {
     let dump = read_jit_dump(file);
+    let range = |function: &DumpedFunction| function.address..function.address.saturating_add(function.len);
+    let mut older = Reading::default();
+    let mut replacing = BTreeMap::new();
+    for function in &dump.functions {
+        if !older.take(&range(function)) {
+            // No time is known to be earlier than one of another clock.
+            let time = if dump.has_times { function.time } else { u64::MAX };
+            replacing.insert(function.address, time);
+        }
+    }
     let mut reading = Reading::default();
     for function in dump.functions.iter().rev() {
-        let range = function.address..function.address.saturating_add(function.len);
-        reading.add(range, function.record);
+        reading.add(range(function), function.record);
     }
     // The newest functions are those that are missing, and they may have overwritten others.
     if dump.is_cut {
         reading.functions.clear();
     }
-    reading.map(NameFormat::Records, dump.is_cut)
+    PerfMap {
+        replacing,
+        ..reading.map(NameFormat::Records, dump.is_cut)
+    }
 }
 
 /// Reads a perf map or a jitdump.
@@ -231,6 +246,7 @@ impl Reading {
             functions: self.functions,
             format,
             is_cut,
+            replacing: BTreeMap::new(),
         }
     }
 
@@ -278,7 +294,7 @@ mod tests {
     }
 
     fn at((map, file): &(PerfMap, ByteSource), at: u64) -> Option<(u64, u64, String)> {
-        let found = map.function_at(ImageAddr(at), file);
+        let found = map.function_at(ImageAddr(at), file, u64::MAX);
         found.map(|symbol| (symbol.start.0, symbol.len, symbol.name))
     }
 
@@ -351,6 +367,8 @@ mod tests {
         assert_eq!(at(&map, 0x1000), None);
         assert_eq!(at(&map, 0x1017), Some((0x1008, 16, "hot".to_owned())));
         assert_eq!(at(&map, 0x3000), Some((0x3000, 16, "hot".to_owned())));
+        let is_named = |at, since| map.0.function_at(ImageAddr(at), &map.1, since).is_some();
+        assert!(!is_named(0x1008, 2) && is_named(0x1008, 3) && is_named(0x3000, 0));
         let dump = read_jit_dump(&map.1);
         let codes = (by_code(&dump), map.1);
         let named = dump.functions.iter().map(|it| at(&codes, it.code).unwrap().2);
@@ -362,8 +380,11 @@ mod tests {
     fn names_of_another_file_are_not_taken() {
         let (map, _) = map_of("1000 10 old\n");
         let other = |text: &str| ByteSource::Memory(text.as_bytes().to_vec());
-        assert_eq!(map.function_at(ImageAddr(0x1000), &other("2000 10 new\n")), None);
-        assert_eq!(map.function_at(ImageAddr(0x1000), &other("")), None);
+        assert_eq!(
+            map.function_at(ImageAddr(0x1000), &other("2000 10 new\n"), 0),
+            None
+        );
+        assert_eq!(map.function_at(ImageAddr(0x1000), &other(""), 0), None);
     }
 
     proptest! {

@@ -1,5 +1,7 @@
 //! A perf map as a worker answers with it: a column for each field of its functions.
 
+use std::collections::BTreeMap;
+
 use prost::Message as _;
 use prost::bytes::Bytes;
 
@@ -19,6 +21,8 @@ struct PerfMapMessage {
     is_cut: bool,
     #[prost(bool, tag = "5")]
     is_dump: bool,
+    #[prost(btree_map = "uint64, uint64", tag = "6")]
+    replacing: BTreeMap<u64, u64>,
 }
 
 impl PerfMap {
@@ -36,6 +40,7 @@ impl PerfMap {
             offsets: self.functions.iter().map(|function| function.offset).collect(),
             is_cut: self.is_cut,
             is_dump: self.format == NameFormat::Records,
+            replacing: self.replacing.clone(),
         };
         message.encode_to_vec()
     }
@@ -44,7 +49,10 @@ impl PerfMap {
     pub(crate) fn decode_columns(bytes: Bytes) -> Option<Self> {
         let message = PerfMapMessage::decode(bytes).ok()?;
         let n = message.starts.len();
-        let fits = n <= MAX_FUNCTIONS && message.lens.len() == n && message.offsets.len() == n;
+        let fits = n <= MAX_FUNCTIONS
+            && message.lens.len() == n
+            && message.offsets.len() == n
+            && message.replacing.len() <= MAX_FUNCTIONS;
         fits.then_some(())?;
         let mut start = 0_u64;
         let mut functions = Vec::with_capacity(n);
@@ -60,6 +68,7 @@ impl PerfMap {
                 NameFormat::Lines
             },
             is_cut: message.is_cut,
+            replacing: message.replacing,
         })
     }
 }

@@ -78,7 +78,7 @@ fn worker_finds_what_this_process_finds() {
     assert!(10 < here.1.len() && here == apart);
     let file = ByteSource::Memory(b"7f10 20 one\n7f80 8 two\n".to_vec());
     let map = found(parser.perf_map(&file));
-    let named = |at| map.function_at(ImageAddr(at), &file).map(|it| it.name);
+    let named = |at| map.function_at(ImageAddr(at), &file, 0).map(|it| it.name);
     assert_eq!(
         (named(0x7f2f), named(0x7f30), named(0x7f87)),
         (Some("one".to_owned()), None, Some("two".to_owned()))
@@ -141,7 +141,7 @@ fn files_of_a_slow_worker_block_no_caller() {
     assert!(answers.iter_mut().all(|answer| parser.wait(answer).is_none()));
     drop(release);
     for (answer, map) in answers.into_iter().zip(&maps) {
-        assert!(found(answer).function_at(ImageAddr(0x7f10), map).is_some());
+        assert!(found(answer).function_at(ImageAddr(0x7f10), map, 0).is_some());
     }
     assert!(failures.lock().unwrap().is_empty());
 }

@@ -231,7 +231,7 @@ impl Image {
                 found => elf.cover(&mut self.text, at, mapped, found.unwrap_or_default()),
             },
             Content::Flat(source, names) => {
-                let function = names.function_at(at, source);
+                let function = names.function_at(at, source, 0);
                 // A mapping is whole pages long, the file may end before.
                 let filled = mapped.start..mapped.end.min(ImageAddr(source.len()));
                 self.text.cover(at, filled, function, &mut |at, bytes| {

@@ -105,6 +105,7 @@ impl UserSpace {
     pub(crate) fn begin_drain(&mut self, time: Range<u64>, losses: &mut Losses) -> Vec<u64> {
         let end = time.end;
         if let Some(live) = self.live_processes() {
+            live.memory.since = time.start;
             live.drain = time;
         }
         self.catch_up(end);

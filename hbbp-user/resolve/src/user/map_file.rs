@@ -92,7 +92,7 @@ mod tests {
         };
         fs::write(MAP, "1000 10 contained\n").expect("write");
         let file = open_trusted(inner, None).expect("it is there");
-        let found = read_perf_map(&file).function_at(ImageAddr(0x1008), &file);
+        let found = read_perf_map(&file).function_at(ImageAddr(0x1008), &file, 0);
         fs::remove_file(MAP).expect("clean up");
         assert_eq!(found.map(|s| s.name).as_deref(), Some("contained"));
     }
@@ -102,7 +102,7 @@ mod tests {
         let path = format!("/tmp/perf-{}.map", std::process::id());
         fs::write(&path, "1000 10 compiled\n").expect("write");
         let file = open_trusted(std::process::id(), None).expect("it is there");
-        let found = read_perf_map(&file).function_at(ImageAddr(0x1008), &file);
+        let found = read_perf_map(&file).function_at(ImageAddr(0x1008), &file, 0);
         fs::remove_file(&path).expect("clean up");
         assert_eq!(found.map(|s| s.name).as_deref(), Some("compiled"));
         assert!(open_trusted(u32::MAX, None).is_none());

@@ -38,6 +38,8 @@ struct Names {
     stamp: Option<MapStamp>,
     /// The drains since they were asked for.
     unused: Unused,
+    /// When the drain began in which they were asked for, in ns: what they name was not hit before.
+    since: u64,
 }
 
 /// The names that a compiler gives to the functions of a process.
@@ -45,21 +47,23 @@ struct Names {
 pub(crate) struct CompiledNames<'a> {
     pub(super) map: &'a PerfMap,
     file: &'a ByteSource,
+    since: u64,
 }
 
 impl CompiledNames<'_> {
-    /// The function that contains `at`.
+    /// The function that contains `at`. One that replaced another one while it was measured has no name: counts of both are
+    /// together.
     pub(super) fn function_at(self, at: ImageAddr) -> Option<Symbol> {
-        self.map.function_at(at, self.file)
+        self.map.function_at(at, self.file, self.since)
     }
 }
 
 impl Names {
     /// The names, if they arrive within a time.
     fn within(&mut self, time: Duration) -> Option<Option<CompiledNames<'_>>> {
-        let file = &self.file;
+        let (file, since) = (&self.file, self.since);
         let map = self.map.within(time)?;
-        Some(map.map(|map| CompiledNames { map, file }))
+        Some(map.map(|map| CompiledNames { map, file, since }))
     }
 }
 
@@ -79,6 +83,8 @@ enum Unused {
 pub struct ProcessMemory {
     /// Parses their names.
     pub(super) parser: Parser,
+    /// When the current drain began, in ns.
+    pub(super) since: u64,
     open: HashMap<u32, Option<File>>,
     names: HashMap<(u32, Generation), Names>,
     /// Paths of jitdumps, by the process that maps one.
@@ -196,6 +202,7 @@ impl ProcessMemory {
                 .unwrap_or(ByteSource::Memory(Vec::new())),
             stamp,
             unused: Unused::No,
+            since: self.since,
         };
         self.names.insert((tgid, generation), names);
     }
@@ -242,6 +249,7 @@ mod tests {
             file,
             stamp: None,
             unused: Unused::No,
+            since: 0,
         };
         let generation = Generation(3);
         memory.names.insert((7, generation), names);
