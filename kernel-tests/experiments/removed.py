@@ -3,8 +3,8 @@
 
 Run as root, with a C compiler: removed.py target/release/hbbp-sys. For each loop it prints the percentages of the loop's time: what
 removing the instruction saves, what spreading the samples evenly over the loop would give it ("before"), what the report gives
-it ("after"), and whether all instructions of the loop wait for each other, so that their latencies add up. CPU time is the
-least of several runs in turn, as neighbours only add to it. Standard library only."""
+it ("after"), the samples behind it ("behind"), and whether all instructions of the loop wait for each other, so that their
+latencies add up. CPU time is the least of several runs in turn, as neighbours only add to it. Standard library only."""
 
 import json
 import os
@@ -13,14 +13,14 @@ import subprocess
 import sys
 import tempfile
 
-# Name, mnemonic, rounds, whether latencies add up, what the instruction is, and the loop with IT in its place.
+# Name, mnemonic and the one behind it, rounds, whether latencies add up, what the instruction is, and the loop with IT in its place.
 LOOPS = [
-    ("chained products", "IMUL", 60e6, True, "imul %%rax, %%rax\\n", "IT add $1, %%rax\\n IT add $1, %%rax\\n IT add $1, %%rax\\n"),
-    ("chained division", "DIV", 40e6, True, "div %%rcx\\n", "xor %%edx, %%edx\\n or $-3, %%rax\\n IT xor %%rbx, %%rax\\n rol $1, %%rax\\n"),
-    ("chained locked add", "XADD", 20e6, True, "lock xadd %%rbx, (%%rsi)\\n", "IT add $1, %%rbx\\n imul %%rbx, %%rbx\\n"),
-    ("chained misses", "MOV", 2e6, True, "mov (%%rdi), %%rdi\\n", "IT and $-8, %%rdi\\n add $0, %%rdi\\n"),
-    ("division, the rest overlaps", "DIV", 40e6, False, "div %%rcx\\n", "xor %%edx, %%edx\\n or $1, %%rax\\n IT add %%rax, %%rbx\\n imul %%rbx, %%r8\\n imul %%r8, %%r9\\n"),
-    ("products, the rest overlaps", "IMUL", 60e6, False, "imul %%rax, %%rax\\n", "IT add $1, %%rbx\\n IT add $1, %%r8\\n IT add $1, %%r9\\n"),
+    ("chained products", "IMUL", "ADD", 60e6, True, "imul %%rax, %%rax\\n", "IT add $1, %%rax\\n IT add $1, %%rax\\n IT add $1, %%rax\\n"),
+    ("chained division", "DIV", "SUB", 40e6, True, "div %%rcx\\n", "xor %%edx, %%edx\\n or $-3, %%rax\\n IT sub %%rbx, %%rax\\n rol $1, %%rax\\n"),
+    ("chained locked add", "XADD", "ADD", 20e6, True, "lock xadd %%rbx, (%%rsi)\\n", "IT add $1, %%rbx\\n imul %%rbx, %%rbx\\n"),
+    ("chained misses", "MOV", "AND", 2e6, True, "mov (%%rdi), %%rdi\\n", "IT and $-8, %%rdi\\n add $0, %%rdi\\n"),
+    ("division, the rest overlaps", "DIV", "ADD", 40e6, False, "div %%rcx\\n", "xor %%edx, %%edx\\n or $1, %%rax\\n IT add %%rax, %%rbx\\n imul %%rbx, %%r8\\n imul %%r8, %%r9\\n"),
+    ("products, the rest overlaps", "IMUL", "ADD", 60e6, False, "imul %%rax, %%rax\\n", "IT add $1, %%rbx\\n IT add $1, %%r8\\n IT add $1, %%r9\\n"),
 ]
 RUNS = 7
 PERIOD = "200003"
@@ -73,28 +73,34 @@ def least(programs, rounds):
     return [min(run[n][0] for run in runs) - min(run[n][1] for run in runs) for n in range(len(programs))]
 
 
-def shares(hbbp, folder, program, rounds, mnemonic):
-    """The mnemonic's share of the loop, spread evenly over its instructions and as reported."""
+def profile_of(hbbp, folder, program, rounds):
     profile = os.path.join(folder, "profile")
     record = [hbbp, "record", "-o", profile, "--event", "cpu-clock", "--period", PERIOD, "--", program, str(int(rounds))]
     subprocess.run(record, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    report = [hbbp, "report", profile, "--rows", "mnemonic", "--filter", "function=hot", "--top", "all", "--format", "json"]
+    return profile
+
+
+def shares(hbbp, profile, mnemonic, next_one):
+    """The percentages of the loop that the report gives the mnemonic, and of samples at the one behind it; the loop's samples."""
+    report = [hbbp, "report", profile, "--values", "samples", "--by", "mnemonic", "--filter", "function=hot", "--top", "all", "--format", "json"]
     rows = json.loads(subprocess.run(report, check=True, stdout=subprocess.PIPE).stdout)["mix"]["rows"]
-    amounts = {row["key"][0]: row["user"]["amount"] for row in rows}
-    return 100 * amounts.get(mnemonic, 0) / sum(amounts.values()), sum(amounts.values())
+    cells = {row["key"][0]: row["user"] for row in rows}
+    whole, samples = (sum(cell[name] for cell in cells.values()) for name in ("amount", "samples"))
+    return 100 * cells[mnemonic]["amount"] / whole, 100 * cells[next_one]["samples"] / samples, samples
 
 
 def main():
     hbbp = os.path.abspath(sys.argv[1])
-    print(f"{'loop':30}{'latencies':>11}{'saved %':>9}{'before %':>10}{'after %':>9}{'samples':>9}")
-    for name, mnemonic, rounds, adds_up, it, loop in LOOPS:
+    print(f"{'loop':30}{'latencies':>11}{'saved %':>9}{'before %':>10}{'after %':>9}{'behind %':>10}{'samples':>9}")
+    for name, mnemonic, next_one, rounds, adds_up, it, loop in LOOPS:
         with tempfile.TemporaryDirectory() as folder:
             programs = [build(folder, with_it, loop.replace("IT ", part)) for with_it, part in (("with", it), ("without", ""))]
             whole, rest = least(programs, rounds)
-            after, samples = shares(hbbp, folder, programs[0], rounds, mnemonic)
+            profile = profile_of(hbbp, folder, programs[0], rounds)
+            after, behind, samples = shares(hbbp, profile, mnemonic, next_one)
         instructions = loop.replace("IT ", it).count("\\n") + 2
         before = 100 * loop.replace("IT ", it).count(mnemonic.lower()) / instructions
-        print(f"{name:30}{'add up' if adds_up else 'overlap':>11}{100 * (1 - rest / whole):9.1f}{before:10.1f}{after:9.1f}{samples:9.0f}", flush=True)
+        print(f"{name:30}{'add up' if adds_up else 'overlap':>11}{100 * (1 - rest / whole):9.1f}{before:10.1f}{after:9.1f}{behind:10.1f}{samples:9.0f}", flush=True)
 
 
 main()

@@ -4,6 +4,7 @@ use super::code::Code;
 use super::executions::Executions;
 use super::interrupts::Interrupts;
 use super::times::Times;
+use super::ways_in::WaysIn;
 use crate::rule::PAPER;
 use crate::{BlockCounts, Part, estimate};
 use hbbp_code::blocks::{BlockMap, blocks};
@@ -233,11 +234,17 @@ fn looked_at(code: &[u8]) -> (usize, usize) {
         }
     }
     let looked_at = before - executions.work_left;
+    assert_eq!(WaysIn::new(&mut executions, &hits).1, 0.0);
     // Where no more may be looked at, nothing is known.
     let mut executions = Executions::new(&interrupts, &hits, &times);
     executions.work_left = 0;
     assert_eq!(executions.of_end((TextIdx(0), 0)), 0.0);
     assert_eq!(interrupts.code.returns((TextIdx(0), 0), &mut 0), []);
+    assert_eq!(
+        WaysIn::new(&mut executions, &hits).1,
+        1.0,
+        "the sample is counted"
+    );
     (looked_at, text.n_instructions())
 }
 
