@@ -68,12 +68,13 @@ impl Model {
     }
 
     /// Steps along each parameter as long as the model gets better, in turn and each time by smaller steps. `of` says how likely a model
-    /// is, from what was computed for the last one; no skid is longer than `longest`.
+    /// is, from what was computed for the last one; no skid is longer than `longest`, and no instruction is of the kinds that are `unused`.
     pub(super) fn refined<S>(
         self,
         state: &S,
         rounds: usize,
         longest: f64,
+        unused: &[usize],
         mut of: impl FnMut(&Self, &S) -> (f64, S),
     ) -> (Self, S, f64) {
         let mut model = self;
@@ -81,6 +82,9 @@ impl Model {
         let mut steps = [0.35; N_KINDS + 2];
         for _ in 0..rounds {
             for (parameter, step) in steps.iter_mut().enumerate() {
+                if unused.contains(&parameter) {
+                    continue;
+                }
                 let mut is_better = false;
                 for by in [*step, -*step] {
                     while let Some(next) = model.moved(parameter, by, longest) {

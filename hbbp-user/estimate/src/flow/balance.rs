@@ -24,7 +24,7 @@ use super::super::sources::stream::Stream;
 use super::conservation::Conservation;
 use super::errors::Errors;
 use super::graph::{Edge, FlowGraph};
-use super::least_squares::{Equation, solve, solve_roughly};
+use super::least_squares::{Equation, Solver};
 use super::per_branch::PerBranch;
 use super::return_sites;
 use super::skid::SampledBlocks;
@@ -90,7 +90,8 @@ pub(crate) fn balance(
     let mut skids = vec![0.0; samples.n_skids()];
     let n_before = n_starts + skids.len();
     let mut conservation = Conservation::new(graph, &targets.0, errors, n_before);
-    for round in 1..=ROUNDS {
+    let mut solver = Solver::default();
+    for _ in 0..ROUNDS {
         let mut first = [inflow.as_slice(), &skids].concat();
         first.resize(n_before + conservation.n_deviations(), 0.0);
         conservation.weigh(&inflow);
@@ -107,10 +108,7 @@ pub(crate) fn balance(
             terms: terms(&equation.terms),
             ..equation
         }));
-        let mut solved = match round < ROUNDS {
-            true => solve_roughly(&equations, &first),
-            false => solve(&equations, &first),
-        };
+        let mut solved = solver.solve(&equations, &first);
         conservation.found(&solved);
         solved.truncate(n_before);
         skids = solved.split_off(n_starts);

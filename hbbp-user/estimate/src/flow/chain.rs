@@ -10,6 +10,10 @@ use crate::sums::{add, at, over};
 /// those of the times.
 pub(super) type Row<const BINS: usize> = [f64; BINS];
 
+/// What is found by looking back over one branch more is too little to go on, as a share of all that was found. Of four loads of the
+/// emulated machine, the error of the mix is the same to 0.0001 points as with all branches.
+pub(super) const STEADY: f64 = 1e-3;
+
 /// The chain.
 pub(super) struct Chain<'a> {
     pub(super) graph: &'a FlowGraph,
@@ -29,17 +33,50 @@ pub(super) struct Chain<'a> {
 
 /// The row `bins` later: each entry moves by as many bins.
 pub(super) fn later<const BINS: usize>(row: &Row<BINS>, bins: f64) -> Row<BINS> {
-    let whole = bins.floor();
-    let part = bins - whole;
     let mut later = [0.0; BINS];
-    let skipped = (0..BINS).take_while(|n| (*n as f64) < whole).count();
-    for (later, now) in later.iter_mut().skip(skipped).zip(row) {
-        *later += (1.0 - part) * now;
-    }
-    for (later, now) in later.iter_mut().skip(skipped + 1).zip(row) {
-        *later += part * now;
-    }
+    add_moved(&mut later, 1.0, row, bins);
     later
+}
+
+/// Adds a part of a row, `bins` later.
+pub(super) fn add_later<const BINS: usize>(
+    sums: &mut [Row<BINS>],
+    n: usize,
+    part: f64,
+    row: &Row<BINS>,
+    bins: f64,
+) {
+    if let Some(sum) = sums.get_mut(n) {
+        add_moved(sum, part, row, bins);
+    }
+}
+
+fn add_moved<const BINS: usize>(sum: &mut Row<BINS>, part: f64, row: &Row<BINS>, bins: f64) {
+    let (whole, after) = whole_bins(bins, BINS);
+    let (before, after) = (part * (1.0 - after), part * after);
+    for (sum, now) in sum.iter_mut().skip(whole).zip(row) {
+        *sum += before * now;
+    }
+    for (sum, now) in sum.iter_mut().skip(whole + 1).zip(row) {
+        *sum += after * now;
+    }
+}
+
+/// Adds an amount at a time, in bins.
+pub(super) fn add_at<const BINS: usize>(row: &mut Row<BINS>, bins: f64, amount: f64) {
+    let (whole, after) = whole_bins(bins, BINS);
+    add(row, whole, amount * (1.0 - after));
+    add(row, whole + 1, amount * after);
+}
+
+/// The bins before a time, `most` of them at most, and the part of the next one.
+#[expect(
+    clippy::cast_sign_loss,
+    reason = "the time is positive, and a number of bins that is too large is none"
+)]
+fn whole_bins(bins: f64, most: usize) -> (usize, f64) {
+    let whole = bins.floor();
+    ((whole as usize).min(most), bins - whole)
 }
 
 /// Adds a part of a row.
@@ -111,22 +148,29 @@ impl<'a> Chain<'a> {
         edges.map(|(edge, (forward, backward))| (edge, *forward, *backward))
     }
 
-    /// From what is known of branches, the mean of each start over those that lead there.
-    pub(super) fn to_starts<const BINS: usize>(&self, of_branches: &[Row<BINS>]) -> Vec<Row<BINS>> {
+    /// From what is known of branches, the mean of each start over those that lead there, in place of what `starts` held.
+    pub(super) fn to_starts<const BINS: usize>(
+        &self,
+        of_branches: &[Row<BINS>],
+        starts: &mut Vec<Row<BINS>>,
+    ) {
         let mut mean = [[0.0; BINS]];
         for (share, row) in self.share.iter().zip(of_branches) {
             add_row(&mut mean, 0, *share, row);
         }
         let [mean] = mean;
-        let mut starts: Vec<Row<BINS>> = self
-            .outside
-            .iter()
-            .map(|part| mean.map(|mean| part * mean))
-            .collect();
+        starts.clear();
+        starts.extend(self.outside.iter().map(|part| mean.map(|mean| part * mean)));
         for (edge, _, part) in self.branches() {
-            add_row(&mut starts, edge.to, part, row(of_branches, edge.from));
+            add_row(starts, edge.to, part, row(of_branches, edge.from));
         }
-        starts
+    }
+
+    /// The sum of a row, in the mean over all executions of starts.
+    pub(super) fn mean_of_starts<const BINS: usize>(&self, starts: &[Row<BINS>]) -> f64 {
+        let rows = self.graph.inflow.iter().zip(starts);
+        let sum: f64 = rows.map(|(inflow, row)| inflow * row.iter().sum::<f64>()).sum();
+        over(sum, self.graph.inflow.iter().sum())
     }
 
     /// From what is known of starts, the mean of each branch over those that follow it.
@@ -168,5 +212,12 @@ mod tests {
         assert_eq!(moved.iter().sum::<f64>(), 1.0);
         assert_eq!(later(&now, 1e9), [0.0; BINS]);
         assert_eq!(later(&now, 0.0), now);
+        let mut sums = [moved];
+        add_later(&mut sums, 0, 2.0, &now, 3.5);
+        add_at(&mut sums[0], 29.5, 4.0);
+        add_at(&mut sums[0], 30.5, 4.0);
+        add_at(&mut sums[0], 1e9, 1.0);
+        assert_eq!(sums[0][..5], [0.0, 0.0, 0.75, 1.25, 1.0]);
+        assert_eq!(sums[0][29..], [2.0, 4.0]);
     }
 }

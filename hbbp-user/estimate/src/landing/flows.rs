@@ -5,12 +5,9 @@
 //! more or fewer. Where nothing tells, a branch goes either way. The unknowns are positive, so Newton's method runs on their
 //! logarithms; the equations are linear then but for their scale, and solved as those of the balance are.
 
-use super::super::flow::least_squares::{Equation, solve_within};
+use super::super::flow::least_squares::{Equation, Solver};
 use super::code::Code;
 use crate::sums::at;
-
-/// The square of a residual, in standard deviations, that is small enough: a tenth of one.
-const SMALL: f64 = 1e-2;
 
 /// What is taken for known before the samples are looked at.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +28,6 @@ pub(super) struct Prior {
 
 /// An unknown becomes no more than this number of times larger or smaller in a step.
 const STEP: f64 = 4.0;
-
-/// Most steps of the solver within a step. Of four workloads of the emulated machine, 100 leave 2.1 % and 300 leave 1.9 %.
-const MAX_STEPS: usize = 300;
-
-/// Most unknowns times steps of the solver: about a second.
-const MAX_WORK: usize = 10_000_000;
 
 /// No unknown is smaller, in executions for each sample of an instruction.
 const LEAST: f64 = 1e-12;
@@ -147,8 +138,7 @@ pub(super) fn step(code: &Code, terms: &[Vec<(usize, f64)>], prior: &Prior, x: &
         value: 0.0,
         weight: prior.damping,
     }));
-    let n_steps = MAX_STEPS.min(MAX_WORK / code.n_places.max(1));
-    let steps = solve_within(n_steps, SMALL, &equations, &vec![0.0; code.n_places]);
+    let steps = Solver::default().solve(&equations, &vec![0.0; code.n_places]);
     for (x, place) in x.iter_mut().zip(&code.places) {
         let step = at(&steps, *place);
         *x = (*x * (1.0 + step).clamp(1.0 / STEP, STEP)).max(LEAST);

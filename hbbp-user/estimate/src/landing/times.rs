@@ -49,7 +49,7 @@ impl Fit<'_> {
     /// The model refined ([`Model::refined`]).
     pub(super) fn refine(&self, (model, histories): Fitted, blocks: usize, rounds: usize) -> Fitted {
         let of = |model: &Model, histories: &Histories| self.of(model, histories, blocks);
-        let (model, histories, _) = model.refined(&histories, rounds, LONGEST, of);
+        let (model, histories, _) = model.refined(&histories, rounds, LONGEST, &[], of);
         (model, histories)
     }
 }

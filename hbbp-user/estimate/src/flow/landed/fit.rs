@@ -89,21 +89,23 @@ impl<'a> Hot<'a> {
             &self.graph,
             self.streams.iter().map(|(stream, _)| *stream),
         );
+        let unused = passing.unused();
         let mut fits = Vec::new();
         for (skids, bin) in SKIDS.into_iter().zip(BIN) {
-            let mut begun = Vec::new();
-            for (low, high) in skids {
-                let model = Model::with_skid(*low, *high);
-                let before = passing.before(&model, bin);
-                begun.push((self.likelihood(&passing, &model, &before), model, before));
-            }
-            let best = begun.into_iter().max_by(|(a, ..), (b, ..)| a.total_cmp(b));
-            if let Some((_, model, before)) = best {
+            let models = skids.iter().map(|(low, high)| Model::with_skid(*low, *high));
+            // They differ in what was taken when, not in what retired.
+            let before = models.clone().next().map(|model| passing.before(&model, bin));
+            let begun = before.iter().flat_map(|before| {
+                let likelihood = |model: &Model| self.likelihood(&passing, model, before);
+                models.clone().map(move |model| (likelihood(&model), model))
+            });
+            let best = begun.max_by(|(a, _), (b, _)| a.total_cmp(b));
+            if let Some(((_, model), before)) = best.zip(before) {
                 let of = |model: &Model, before: &Before| {
                     let before = passing.carried(before.clone(), model, BRANCHES);
                     (self.likelihood(&passing, model, &before), before)
                 };
-                let (model, _, likelihood) = model.refined(&before, ROUNDS, longest(bin), of);
+                let (model, _, likelihood) = model.refined(&before, ROUNDS, longest(bin), &unused, of);
                 fits.push((likelihood, model));
             }
         }

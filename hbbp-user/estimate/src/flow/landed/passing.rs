@@ -5,13 +5,13 @@
 //! branches as pass in the longest skid.
 
 use super::super::super::sources::stream::Stream;
-use super::super::chain::{self, Chain, add_row, later, row};
+use super::super::chain::{self, Chain, STEADY, add_at, add_later, add_row, row};
 use super::super::graph::FlowGraph;
 use crate::kinds_of_forms::kinds_of_forms;
 use crate::sums::at;
 use crate::timing::Model;
 use hbbp_code::blocks::BlockMap;
-use hbbp_model::kinds::kind;
+use hbbp_model::kinds::{N_KINDS, kind};
 
 /// Bins of time.
 const BINS: usize = 61;
@@ -72,6 +72,12 @@ impl<'a> Passing<'a> {
         }
     }
 
+    /// Kinds of which no stream has an instruction.
+    pub(super) fn unused(&self) -> Vec<usize> {
+        let is_unused = |kind: &usize| !self.kinds.iter().any(|used| usize::from(*used) == *kind);
+        (0..N_KINDS).filter(is_unused).collect()
+    }
+
     fn kinds_of(&self, stream: usize) -> &[u8] {
         let end = |n: usize| self.ends.get(n).copied().unwrap_or_default();
         let begin = stream.checked_sub(1).map_or(0, end);
@@ -110,16 +116,17 @@ impl<'a> Passing<'a> {
             mut starts,
         } = before;
         let own = self.own(model, bin);
+        let mut found = 0.0;
         for _ in 0..n_branches {
-            starts = self.chain.to_starts(&branches);
+            self.chain.to_starts(&branches, &mut starts);
+            let before = found;
+            found = self.chain.mean_of_starts(&starts);
+            if (found - before).abs() < STEADY * found {
+                break;
+            }
             branches.clone_from(&own);
             for (edge, duration, _, part) in self.chain.streams() {
-                add_row(
-                    &mut branches,
-                    edge.to,
-                    part,
-                    &later(row(&starts, edge.from), duration),
-                );
+                add_later(&mut branches, edge.to, part, row(&starts, edge.from), duration);
             }
         }
         starts.iter_mut().for_each(|row| integrate(row, bin));
@@ -138,18 +145,9 @@ impl<'a> Passing<'a> {
             self.retire(stream, model, &mut times);
             let duration = times.last().copied().unwrap_or_default();
             let mut retired = [0.0; BINS];
-            let at_once = first_bin();
-            for time in times
-                .iter()
-                .rev()
-                .take_while(|time| duration - *time < longest(bin))
-            {
-                add_row(
-                    std::slice::from_mut(&mut retired),
-                    0,
-                    1.0,
-                    &later(&at_once, (duration - time) / bin),
-                );
+            let ago = times.iter().rev().map(|time| duration - time);
+            for ago in ago.take_while(|ago| *ago < longest(bin)) {
+                add_at(&mut retired, ago / bin, 1.0);
             }
             let mut sum = 0.0;
             for retired in &mut retired {
@@ -186,15 +184,6 @@ impl<'a> Passing<'a> {
             last = now;
         }
     }
-}
-
-/// One instruction that retires now.
-fn first_bin() -> Row {
-    let mut row = [0.0; BINS];
-    if let Some(first) = row.first_mut() {
-        *first = 1.0;
-    }
-    row
 }
 
 /// Integrals over the time from now on, of numbers that change at the begin of a bin.

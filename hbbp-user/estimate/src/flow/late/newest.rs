@@ -42,7 +42,9 @@ impl<'a> Newest<'a> {
         let sum: f64 = expected.iter().sum();
         let of = |(stacks, expected): (&f64, &f64)| {
             let due = (self.all * expected / sum).max(FEWEST);
-            stacks * due.ln() - due
+            // A logarithm takes time, and most branches end no stack.
+            let likely = if 0.0 < *stacks { stacks * due.ln() } else { 0.0 };
+            likely - due
         };
         self.stacks.iter().zip(&expected).map(of).sum()
     }

@@ -1,6 +1,6 @@
 //! The reach of stacks: how many branches before a location have their stacks read after it.
 
-use super::super::chain::{self, Chain, add_row, later, row};
+use super::super::chain::{self, Chain, STEADY, add_at, add_later, add_row, later, row};
 use super::super::graph::Edge;
 use crate::sums::at;
 
@@ -64,28 +64,26 @@ fn with_itself(row: &Row) -> Row {
 impl Reach {
     pub(super) fn new(chain: &Chain<'_>) -> Self {
         let mut before = vec![[0.0; BINS]; chain.share.len()];
-        let mut starts = Vec::new();
+        let (mut starts, mut found) = (Vec::new(), 0.0);
         for _ in 0..FARTHEST {
-            starts = chain.to_starts(&before);
+            chain.to_starts(&before, &mut starts);
             starts.iter_mut().for_each(|start| *start = with_itself(start));
+            let last = found;
+            found = chain.mean_of_starts(&starts);
+            if found - last < STEADY * found {
+                break;
+            }
             before.fill([0.0; BINS]);
             for (edge, duration, _, part) in chain.streams() {
-                add_row(
-                    &mut before,
-                    edge.to,
-                    part,
-                    &later(row(&starts, edge.from), duration),
-                );
+                add_later(&mut before, edge.to, part, row(&starts, edge.from), duration);
             }
         }
         // By start: the part of its streams that takes each time.
         let mut taking = vec![[0.0; BINS]; starts.len()];
-        let mut at_once = [0.0; BINS];
-        if let Some(first) = at_once.first_mut() {
-            *first = 1.0;
-        }
         for (edge, duration, part, _) in chain.streams() {
-            add_row(&mut taking, edge.from, part, &later(&at_once, duration));
+            if let Some(taking) = taking.get_mut(edge.from) {
+                add_at(taking, duration, part);
+            }
         }
         let mut behind = vec![[0.0; BINS]; before.len()];
         for (edge, part, _) in chain.branches() {
@@ -152,12 +150,7 @@ impl<'a> Reached<'a> {
             starts = vec![[0.0; BINS]; n_starts];
             ahead_of_starts = vec![[0.0; BINS]; n_starts];
             for (edge, duration, part, _) in chain.streams() {
-                add_row(
-                    &mut starts,
-                    edge.from,
-                    part,
-                    &later(row(&within, edge.to), duration),
-                );
+                add_later(&mut starts, edge.from, part, row(&within, edge.to), duration);
                 add_row(&mut ahead_of_starts, edge.from, part, row(&ahead, edge.to));
             }
             for (ahead, passed) in ahead_of_starts.iter_mut().zip(&starts) {
