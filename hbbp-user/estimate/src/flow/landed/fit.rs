@@ -102,7 +102,7 @@ impl<'a> Hot<'a> {
             let best = begun.max_by(|(a, _), (b, _)| a.total_cmp(b));
             if let Some(((_, model), before)) = best.zip(before) {
                 let of = |model: &Model, before: &Before| {
-                    let before = passing.carried(before.clone(), model, BRANCHES);
+                    let before = passing.carried(before, model, BRANCHES);
                     (self.likelihood(&passing, model, &before), before)
                 };
                 let (model, _, likelihood) = model.refined(&before, ROUNDS, longest(bin), &unused, of);

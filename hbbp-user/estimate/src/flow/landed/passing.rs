@@ -39,7 +39,6 @@ pub(super) struct Passing<'a> {
 }
 
 /// What retired before.
-#[derive(Clone)]
 pub(super) struct Before {
     /// Cycles of a bin.
     bin: f64,
@@ -105,23 +104,25 @@ impl<'a> Passing<'a> {
             branches,
             starts: Vec::new(),
         };
-        self.carried(none, model, FARTHEST)
+        self.carried(&none, model, FARTHEST)
     }
 
     /// The same from what was found before, carried on over as many branches.
-    pub(super) fn carried(&mut self, before: Before, model: &Model, n_branches: usize) -> Before {
-        let Before {
-            bin,
-            mut branches,
-            mut starts,
-        } = before;
+    pub(super) fn carried(&mut self, before: &Before, model: &Model, n_branches: usize) -> Before {
+        let bin = before.bin;
         let own = self.own(model, bin);
+        let (mut branches, mut starts): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
         let mut found = 0.0;
         for _ in 0..n_branches {
-            self.chain.to_starts(&branches, &mut starts);
-            let before = found;
+            let known = if branches.is_empty() {
+                &before.branches
+            } else {
+                &branches
+            };
+            self.chain.to_starts(known, &mut starts);
+            let last = found;
             found = self.chain.mean_of_starts(&starts);
-            if (found - before).abs() < STEADY * found {
+            if (found - last).abs() < STEADY * found {
                 break;
             }
             branches.clone_from(&own);
