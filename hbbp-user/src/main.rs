@@ -32,6 +32,9 @@ fn main() -> ExitCode {
     };
     match cmd::run(&job, &mut std::io::stdout()) {
         Ok(done) => {
+            if let Some(saved) = &done.saved {
+                say(&harmless(saved));
+            }
             warn(&done.warnings);
             warn(&done.quality.warnings);
             complain_of_requirements(&done);

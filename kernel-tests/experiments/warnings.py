@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Counts the warnings of ten ordinary runs: those on the first screen, and all of them.
 
-Run as root: warnings.py target/release/hbbp-sys. Prints a line for each run, and their sums. Standard library only."""
+Run as root: warnings.py target/release/hbbp-sys [OTHER ..]. Others report on the profiles that the first one records; programs without
+a first screen print all warnings. Prints a line for each run, and the sums of each program. Standard library only."""
 
 import json
 import os
@@ -29,25 +30,32 @@ def output(words):
     return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
 
 
+def on_the_screen(text):
+    screen = re.search(r"^Warnings \((\d+) of \d+\)", text, re.M)
+    every = re.search(r"^Warnings:\n((?:  .*\n)+)", text, re.M)
+    return int(screen[1]) if screen else len(re.findall("^  - ", every[1], re.M)) if every else 0
+
+
 def main():
-    program = sys.argv[1]
+    programs = sys.argv[1:]
     busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
-    sums = [0, 0]
+    sums = {program: [0, 0] for program in programs}
     try:
         for run in RUNS:
-            words = [{"BUSY": str(busy.pid), "PROGRAM": program}.get(word, word) for word in run.split()]
+            words = [{"BUSY": str(busy.pid), "PROGRAM": programs[0]}.get(word, word) for word in run.split()]
             with tempfile.TemporaryDirectory() as folder:
                 profile = os.path.join(folder, "profile")
-                output([program, "record", "-o", profile, *words])
-                screen = re.search(r"^Warnings \(\d+ of (\d+)\)", output([program, "report", profile]), re.M)
-                everything = json.loads(output([program, "report", profile, "--format", "json"]))["warnings"]
-            counts = [int(screen[1]) if screen else 0, len(everything)]
-            sums = [a + b for a, b in zip(sums, counts)]
-            ids = " ".join(warning["id"] for warning in everything)
-            print(f"{counts[0]:>3} of {counts[1]:>2}  record {run}: {ids}", flush=True)
+                output([programs[0], "record", "-o", profile, *words])
+                for program in programs:
+                    everything = json.loads(output([program, "report", profile, "--format", "json"]))["warnings"]
+                    counts = [on_the_screen(output([program, "report", profile])), len(everything)]
+                    sums[program] = [a + b for a, b in zip(sums[program], counts)]
+                    ids = " ".join(warning["id"] for warning in everything)
+                    print(f"{counts[0]:>3} of {counts[1]:>2}  record {run}: {ids}", flush=True)
     finally:
         busy.kill()
-    print(f"{sums[0]:>3} of {sums[1]:>2}  all")
+    for program, counts in sums.items():
+        print(f"{counts[0]:>3} of {counts[1]:>2}  all by {program}")
 
 
 main()

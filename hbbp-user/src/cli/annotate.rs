@@ -41,7 +41,7 @@ pub(super) struct AnnotateArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1",
           value_parser = clap::value_parser!(u16).range(1..))]
     hottest: Option<u16>,
-    /// Show all instructions, also those that were not executed.
+    /// Show all instructions, also those without executions or samples.
     #[arg(long)]
     all: bool,
     #[command(flatten)]

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::report::terminal_width;
+use super::report::LookArgs;
 use crate::cmd::Job;
 use crate::cmd::processwatch::{Columns, Rings, WatchOptions};
-use hbbp_output::report::Look;
 use hbbp_output::report::watch::Layout;
 
 /// Name of the subcommand, and of a link to the program that means it.
@@ -95,7 +94,7 @@ impl ProcessWatchArgs {
             shown,
             rings: if self.kernel { Rings::Both } else { Rings::User },
             layout: if self.csv { Layout::Csv } else { Layout::Table },
-            width: terminal_width().unwrap_or(Look::default().width),
+            look: LookArgs::default().into_look(),
         })
     }
 }

@@ -26,31 +26,33 @@ pub(super) struct InputArgs {
     files: FilesArgs,
 }
 
+/// The heading of [`FilesArgs`] in the help, of each of them: a heading of the whole would be that of what follows as well.
+const FILES: &str = "Recording files";
+
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Recording files")]
 pub(super) struct FilesArgs {
     /// Executable or library that was recorded.
     ///
     /// It is matched by name or build id; may be repeated.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = FILES, value_name = "FILE")]
     binary: Vec<PathBuf>,
     /// Directory that holds the recorded files at their original paths.
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    #[arg(long, help_heading = FILES, value_name = "DIR", hide_short_help = true)]
     symfs: Option<PathBuf>,
     /// Use files even if their build ids differ.
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = FILES, hide_short_help = true)]
     force: bool,
     /// Directory with kcore, kallsyms and modules of the recorded kernel, as copied by perf.
-    #[arg(long, value_name = "DIR", conflicts_with = "vmlinux", hide_short_help = true)]
+    #[arg(long, help_heading = FILES, value_name = "DIR", conflicts_with = "vmlinux", hide_short_help = true)]
     kcore: Option<PathBuf>,
     /// Static image of the recorded kernel.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = FILES, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
     /// Use only the samples of this process.
-    #[arg(long, value_name = "PID", hide_short_help = true)]
+    #[arg(long, help_heading = FILES, value_name = "PID", hide_short_help = true)]
     pid: Option<u32>,
     /// Keep the threads of the recording separate, for `--rows thread`.
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = FILES, hide_short_help = true)]
     per_thread: bool,
 }
 

@@ -86,7 +86,7 @@ pub(super) struct ReportArgs {
     no_pager: bool,
     /// Show the top N rows, or `all`.
     ///
-    /// The remainder is summed. Default: 40, or the number of the view.
+    /// The remainder is summed. Default: 40, or the number of the view; all in the text of --details.
     #[arg(short = 'n', long, value_name = "N", value_parser = parse_top)]
     top: Option<Top>,
     /// Output format.
@@ -112,6 +112,7 @@ impl ReportArgs {
     /// Converts the arguments to options.
     pub(super) fn into_options(self) -> anyhow::Result<ReportOptions> {
         let extent = self.extent();
+        let top = self.rows_shown().map_or(Some(TOP), |Top(top)| top);
         let taxonomies = read_taxonomies(&self.taxonomy)?;
         let query = self.query(&taxonomies)?;
         let view = self.view(&query, &taxonomies)?;
@@ -125,7 +126,7 @@ impl ReportArgs {
             requirements: requirements.collect::<Result<_, _>>()?,
             confidence: self.confidence,
             rule: self.rule.rule,
-            top: self.top.map_or(Some(TOP), |Top(top)| top),
+            top,
             format: self.format,
             extent,
             look: on_screen(self.look.into_look(), extent),
@@ -189,12 +190,18 @@ impl ReportArgs {
                 if let Some(sort) = &self.sort {
                     table.query.sort = sort.clone();
                 }
-                if let Some(Top(top)) = self.top {
+                if let Some(Top(top)) = self.rows_shown() {
                     table.top = top;
                 }
             }
             view
         }))
+    }
+
+    /// How many rows each table has, where that is not its usual number: the whole report is a text with all of them.
+    fn rows_shown(&self) -> Option<Top> {
+        let is_whole = self.details && self.format == Format::Text;
+        self.top.or(is_whole.then_some(Top(None)))
     }
 
     /// What text shows: a table where anything about one is said.
@@ -220,7 +227,7 @@ impl ReportArgs {
 }
 
 /// Options of text.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct LookArgs {
     /// Show functions by the names of the symbol tables, not demangled.
     #[arg(long, hide_short_help = true)]
@@ -295,7 +302,7 @@ fn on_screen(look: Look, extent: Extent) -> Look {
 }
 
 /// Columns of the terminal on standard output; `None` if it is not a terminal.
-pub(super) fn terminal_width() -> Option<usize> {
+fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
     (0 < size.ws_col).then_some(usize::from(size.ws_col))
 }
@@ -313,6 +320,33 @@ pub(super) fn parse_top(text: &str) -> Result<Top, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_whole_report_has_all_rows_as_text() {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            report: ReportArgs,
+        }
+        let tops = |words: &str| {
+            let words = std::iter::once("report").chain(words.split_whitespace());
+            let words = <Words as clap::Parser>::try_parse_from(words).unwrap();
+            let options = words.report.into_options().unwrap();
+            (options.top, options.view.map(|view| view.tables[0].top))
+        };
+        for (words, top) in [
+            ("", Some(TOP)),
+            ("--by function", Some(TOP)),
+            ("--details", None),
+            ("--details --by function", None),
+            ("--details --top 3", Some(3)),
+            ("--details --format json", Some(TOP)),
+        ] {
+            assert_eq!(tops(words), (top, None), "{words}");
+        }
+        assert_eq!(tops("--details --view isa").1, Some(None));
+        assert_ne!(tops("--view isa").1, Some(None));
+    }
 
     #[test]
     fn letters_are_those_of_the_locale() {

@@ -1,5 +1,6 @@
 //! `hbbp-sys annotate`: the code of functions with its counts, from a profile or a recording.
 
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -11,10 +12,11 @@ use super::rights::with_rights_of_caller;
 use super::runs::read_profile;
 use super::source_text::SourceTexts;
 use super::static_image::StaticImage;
-use hbbp_analysis::annotate::{Annotated, Code, Query, annotated, find, hottest};
+use hbbp_analysis::annotate::{Annotated, Code, Heat, Query, annotated, find, hottest};
 use hbbp_analysis::mix::Estimated;
 use hbbp_model::advice::Advised;
-use hbbp_model::snapshot::{Snapshot, SourceLocations};
+use hbbp_model::names::file_name;
+use hbbp_model::snapshot::{ModuleIdx, Snapshot, SourceLocations};
 use hbbp_output::report::{AnnotatedReport, Look, Shown, TextOrJson};
 use hbbp_resolve::source::lines::SourceLines;
 
@@ -54,7 +56,8 @@ pub fn annotate(options: &AnnotateOptions, out: &mut dyn Write) -> anyhow::Resul
     let rule = super::rule::read(&options.rule)?;
     let estimated = Estimated::new(&snapshot, &rule);
     let mut lines = SourceLines::new(&snapshot, options.files.clone());
-    let codes = chosen(&snapshot, &estimated, &options.what, &mut lines)?;
+    let heat = hottest(&estimated);
+    let codes = chosen(&snapshot, &estimated, &heat, &options.what, &mut lines)?;
     let mut image = StaticImage::new(&snapshot, &options.files);
     let mut functions: Vec<Annotated> = Vec::with_capacity(codes.len());
     for code in &codes {
@@ -73,7 +76,12 @@ pub fn annotate(options: &AnnotateOptions, out: &mut dyn Write) -> anyhow::Resul
         // If these rights cannot be had, the code has no source text.
         let _ = with_rights_of_caller(|| add_source(&mut functions, &mut texts));
     }
-    let notes: Vec<String> = image.note().into_iter().chain(texts.note()).collect();
+    let left_out = match options.what {
+        What::Hottest(n) => nameless_left_out(&snapshot, &heat, n),
+        What::Asked(_) => Vec::new(),
+    };
+    let notes = image.note().into_iter().chain(texts.note()).chain(left_out);
+    let notes: Vec<String> = notes.collect();
     let unit = estimated.counts().assignment.unit;
     let report = AnnotatedReport::new(&snapshot, unit, &functions, &notes);
     paged(options.paging, out, &mut |out| {
@@ -98,22 +106,52 @@ fn add_source(functions: &mut [Annotated], texts: &mut SourceTexts) {
 fn chosen(
     snapshot: &Snapshot,
     estimated: &Estimated<'_>,
+    heat: &[Heat],
     what: &What,
     lines: &mut SourceLines<'_>,
 ) -> anyhow::Result<Vec<Code>> {
-    let heat = hottest(estimated);
     if heat.is_empty() {
         bail!("the profile has no instruction that was executed: `hbbp-sys report` says why");
     }
     match what {
-        What::Hottest(n) => Ok(heat.into_iter().take(*n).map(|heat| heat.code).collect()),
+        What::Hottest(n) => Ok(heat.iter().take(*n).map(|heat| heat.code.clone()).collect()),
         What::Asked(query) => {
             let locations = match query {
                 Query::Line(_) => lines.read(estimated.instructions()),
                 Query::Function(_) | Query::Address(_) | Query::InModule(..) => SourceLocations::new(),
             };
-            let found = find(snapshot, &heat, query, &locations).map_err(Advised::from)?;
+            let found = find(snapshot, heat, query, &locations).map_err(Advised::from)?;
             Ok(vec![found.code])
         }
     }
+}
+
+/// Sentences on code without names that is hotter than the last of the `n` hottest functions and not among them: a report sums it in a
+/// row for its module, and here each piece of it counts by itself.
+fn nameless_left_out(snapshot: &Snapshot, heat: &[Heat], n: usize) -> Vec<String> {
+    let (shown, others) = heat.split_at(n.min(heat.len()));
+    let mut pieces: BTreeMap<ModuleIdx, Vec<f64>> = BTreeMap::new();
+    for heat in others {
+        let module = snapshot.modules.get(heat.code.module.0 as usize);
+        if module.is_some_and(|module| module.symbol_at(heat.code.start).is_none()) {
+            pieces.entry(heat.code.module).or_default().push(heat.amount);
+        }
+    }
+    let total: f64 = heat.iter().map(|heat| heat.amount).sum();
+    let coldest = shown.last().map_or(f64::INFINITY, |heat| heat.amount);
+    let sentence = |(module, amounts): (ModuleIdx, Vec<f64>)| {
+        let amount: f64 = amounts.iter().sum();
+        let module = snapshot
+            .modules
+            .get(module.0 as usize)
+            .filter(|_| coldest < amount)?;
+        let module = file_name(&module.name);
+        Some(format!(
+            "{:.2} % of all is in {} more pieces of code of {module} without names, which reports sum as `[{module}]`: \
+             here each counts by itself",
+            100.0 * amount / total,
+            amounts.len(),
+        ))
+    };
+    pieces.into_iter().filter_map(sentence).collect()
 }

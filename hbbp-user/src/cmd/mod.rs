@@ -42,6 +42,7 @@ pub mod top;
 mod units;
 mod worker;
 
+use std::fs::Metadata;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,7 @@ use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::file::Compression;
 use hbbp_output::report::{Format, TextOrJson};
 use import::ImportOptions;
+use indicatif::HumanBytes;
 use profile_output::open_output;
 use record::{Command, RecordOptions, Recorded};
 use report::{Quality, ReportOptions};
@@ -107,6 +109,8 @@ pub struct Done {
     pub quality: Quality,
     /// What became of the conditions on a difference.
     pub gates: Vec<Gate>,
+    /// What was done, where nothing else says it.
+    pub saved: Option<String>,
     /// What the user must know of an import, a merge or an export, sentence by sentence.
     pub warnings: Vec<String>,
     /// What was measured. The program ends without freeing it piece by piece.
@@ -122,7 +126,10 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             let output = open_output(path)?;
             let recorded = record::record(record)?;
             output.save(std::slice::from_ref(&recorded.snapshot), Compression::Fast, out)?;
-            end(recorded)
+            Ok(Done {
+                saved: saved(path),
+                ..end(recorded)?
+            })
         }
         Job::Report(input, report, output) => Ok(Done {
             quality: saved_report(input, report, output.as_deref(), out)?,
@@ -135,6 +142,7 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
         }),
         Job::Merge(options) => Ok(Done {
             warnings: merge::merge(options, out)?,
+            saved: saved(&options.output),
             ..Done::default()
         }),
         Job::Annotate(options) => annotate::annotate(options, out).map(|()| Done::default()),
@@ -171,9 +179,17 @@ fn save_import(input: &ImportOptions, path: &Path, out: &mut dyn Write) -> anyho
     import::check_resolved(&snapshot)?;
     output.save(std::slice::from_ref(&snapshot), Compression::Small, out)?;
     Ok(Done {
+        saved: saved(path),
         warnings: snapshot.run.notes,
         ..Done::default()
     })
+}
+
+/// Where a profile is, how large it is, and what reads it; `None` of one in a pipe or device.
+fn saved(path: &Path) -> Option<String> {
+    let size = path.metadata().ok().filter(Metadata::is_file)?.len();
+    let (path, size) = (path.display(), HumanBytes(size));
+    Some(format!("saved {path}, {size}: hbbp-sys report {path}"))
 }
 
 /// Records basic block vectors, and saves them or prints their totals.

@@ -20,6 +20,7 @@ use hbbp_collect::{ClassCounting, StackEvents};
 use hbbp_model::snapshot::SourceLocations;
 use hbbp_model::snapshot::run::Period;
 use hbbp_model::streams::ThreadCounts;
+use hbbp_output::report::Look;
 use hbbp_output::report::watch::{Layout, Watch};
 use hbbp_resolve::kernel::space::TextHistory;
 
@@ -45,8 +46,8 @@ pub struct WatchOptions {
     pub rings: Rings,
     /// The form of the output.
     pub layout: Layout,
-    /// Most columns of a line of text.
-    pub width: usize,
+    /// How text looks.
+    pub look: Look,
 }
 
 /// What the columns of a watch are.
@@ -102,7 +103,7 @@ pub(crate) fn watch(options: &WatchOptions, out: &mut dyn Write) -> anyhow::Resu
     let watch = Watch {
         layout: options.layout,
         columns: &shown,
-        width: options.width,
+        look: options.look,
         wording: words,
     };
     let reader = reader_after(watch.begin(out)).context(NOT_WRITTEN)?;

@@ -78,7 +78,7 @@ fn batch(options: &TopOptions, top: usize, rule: &Rule, out: &mut dyn Write) -> 
             // Once is enough.
             facts.without_executions = None;
         }
-        let written = write_plain(&facts, &table, top, options.look.width, out);
+        let written = write_plain(&facts, &table, top, options.look, out);
         let reader = reader_after(written).context("failed to write an interval")?;
         if reader == Reader::Gone {
             break;
@@ -240,7 +240,8 @@ impl Shown<'_> {
         interval: Option<&mut Interval<'_>>,
     ) -> anyhow::Result<()> {
         let shown = interval.map(|interval| interval.shown(&self.screen));
-        let drawn = terminal.draw(|frame| self.page = draw(frame, &mut self.screen, shown));
+        let letters = self.options.look.letters;
+        let drawn = terminal.draw(|frame| self.page = draw(frame, &mut self.screen, letters, shown));
         drawn.map(|_| ()).context("failed to draw the screen")
     }
 

@@ -120,6 +120,19 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     assert_inlined(&rows(&by("inlined", &[])));
     assert!(0.98 < share(&rows(&by("function", &[])), "work"));
 
+    // On a terminal it is said what takes the time.
+    let command = format!("{} report {profile} --by line", env!("CARGO_BIN_EXE_hbbp-sys"));
+    if let Ok(shown) = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .output()
+    {
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(
+            shown.contains("source lines") && shown.contains("lines.c:"),
+            "{shown}"
+        );
+    }
+
     // The debug information moves to a file of its own: nothing is found but the symbol, and that is said ..
     tool("objcopy", &["--only-keep-debug", &program, &debug]);
     tool("strip", &["--strip-debug", &program]);

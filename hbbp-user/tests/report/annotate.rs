@@ -140,6 +140,53 @@ fn heat_has_colours() {
     assert!(!in_file.contains('\u{1b}'), "{in_file:?}");
 }
 
+/// Code without names is one row of a report, hotter than what is shown here: that is said, with its share.
+#[test]
+fn hottest_code_without_names_is_said_to_be_left_out() {
+    let mut snapshot = program::clocked();
+    snapshot.modules[1].symbols.clear();
+    for ip in snapshot.intervals[0]
+        .ips
+        .iter_mut()
+        .filter(|it| it.ip.ring() == Ring::Kernel)
+    {
+        ip.hits = 35;
+        ip.weight = 35_000_000;
+    }
+    let hottest = |snapshot: &Snapshot, n| annotated(snapshot, What::Hottest(n), TextOrJson::Text).unwrap();
+    // 140 samples of the kernel, 120 and 30 of the two pieces.
+    let one = hottest(&snapshot, 1);
+    assert!(
+        one.contains("note: 51.72 % of all is in 2 more pieces of code of sum without names")
+            && one.contains("`[sum]`"),
+        "{one}"
+    );
+    for (snapshot, n) in [(&snapshot, 2), (&snapshot, 9), (&program::clocked(), 1)] {
+        let text = hottest(snapshot, n);
+        assert!(!text.contains("without names"), "{n}: {text}");
+    }
+}
+
+/// On a clock, code between samples may have run.
+#[test]
+fn code_between_samples_is_not_said_not_to_have_run() {
+    for (mut snapshot, said, not_said) in [
+        (program::clocked(), "instructions without samples", "not executed"),
+        (program::retired(), "instructions not executed", "without samples"),
+    ] {
+        let text = &mut snapshot.text[1];
+        text.bytes = [&[0x90; 4][..], &[0xeb, 0x20], &[0x90; 0x30], &[0xc3]].concat();
+        snapshot.text.remove(2);
+        snapshot.modules[1].symbols.truncate(1);
+        snapshot.modules[1].symbols[0].len = 0x37;
+        snapshot.intervals[0]
+            .ips
+            .retain(|it| it.ip.ring() == Ring::Kernel || it.ip.0 & 0xff < 2);
+        let text = annotated(&snapshot, asked("count_up"), TextOrJson::Text).unwrap();
+        assert!(text.contains(said) && !text.contains(not_said), "{text}");
+    }
+}
+
 /// A loop body of eleven NOPs and a return, all of whose samples are at its eleventh instruction.
 fn waiting() -> Snapshot {
     let mut snapshot = program::clocked();

@@ -101,7 +101,7 @@ fn missed_limits_are_named() {
             ..Snapshot::default()
         })
         .misses,
-        [Miss::NoSamples]
+        [Miss::NoSamples { files_missing: 0 }]
     );
 }
 

@@ -136,6 +136,32 @@ fn subcommands_have_a_line_each() {
     }
 }
 
+/// A heading of the help has its own options: what follows them has the usual one.
+#[test]
+fn recording_files_have_a_heading_of_their_own() {
+    const FILES: [&str; 7] = [
+        "binary",
+        "force",
+        "kcore",
+        "per_thread",
+        "pid",
+        "symfs",
+        "vmlinux",
+    ];
+    let mut n_commands = 0;
+    for command in commands(80) {
+        let of_files = command
+            .get_arguments()
+            .filter(|arg| arg.get_help_heading() == Some("Recording files"));
+        let mut of_files: Vec<&str> = of_files.map(|arg| arg.get_id().as_str()).collect();
+        of_files.sort_unstable();
+        n_commands += usize::from(!of_files.is_empty());
+        let expected: &[&str] = if of_files.is_empty() { &[] } else { &FILES };
+        assert_eq!(of_files, expected, "{}", command.get_name());
+    }
+    assert_eq!(n_commands, 5, "annotate, diff, export, import, report");
+}
+
 #[test]
 fn export_explains_each_format() {
     let command = Cli::command();

@@ -47,6 +47,30 @@ fn report_in_a_file_is_the_one_that_is_printed() {
     assert_ne!(fs::read(folder.path().join("report")).unwrap(), b"");
 }
 
+/// Where nothing else is printed, a line says where the profile is, how large it is, and what reads it.
+#[test]
+fn a_saved_profile_is_said_to_be_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    saved(folder.path(), "run.hbbp", &program::clocked());
+    let merged = |output: &str| hbbp(folder.path(), &["merge", "run.hbbp", "-o", output]);
+    let in_file = merged("both.hbbp");
+    let said = String::from_utf8(in_file.stderr).unwrap();
+    let size = fs::metadata(folder.path().join("both.hbbp")).unwrap().len();
+    let expected = format!(
+        "hbbp-sys: saved both.hbbp, {}: hbbp-sys report both.hbbp\n",
+        indicatif::HumanBytes(size)
+    );
+    assert_eq!(said, expected);
+    assert!(in_file.stdout.is_empty());
+    for output in ["-", "/dev/null"] {
+        let elsewhere = merged(output);
+        assert!(
+            elsewhere.status.success() && elsewhere.stderr.is_empty(),
+            "{elsewhere:?}"
+        );
+    }
+}
+
 #[test]
 fn changes_of_a_page_are_those_of_diff() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use proptest::prelude::*;
 
 use hbbp_model::addr::Ring;
-use hbbp_model::snapshot::Snapshot;
+use hbbp_model::snapshot::{Loss, Losses, Snapshot};
 use hbbp_output::report::Look;
 use hbbp_user::cmd::report::{Extent, ReportOptions, print_runs};
 
@@ -55,7 +55,25 @@ fn screens_of_all_kinds_of_measurements() {
 #[test]
 fn screen_without_samples_says_so() {
     let text = screen(&Snapshot::default(), 80);
-    assert!(text.contains("nothing that ran could be sampled"), "{text}");
+    assert!(text.contains("no code that ran is known"), "{text}");
+}
+
+/// The cause goes before what follows from it: the executed file was not found, and its name is asked for.
+#[test]
+fn screen_of_code_that_was_not_found_says_what_is_missing() {
+    for (n, said) in [
+        (1, "as the file that ran was not found"),
+        (2, "as 2 files that ran were not found"),
+    ] {
+        let mut snapshot = program::stacked();
+        snapshot.text.clear();
+        snapshot.run.without_executions.clear();
+        snapshot.losses = Losses::default();
+        snapshot.losses.add(Loss::FileMissing, n);
+        let text = screen(&snapshot, 100);
+        assert!(text.contains(said) && text.contains("--binary FILE"), "{text}");
+        assert!(!text.contains("nothing to report"), "{text}");
+    }
 }
 
 /// Samples of an idle CPU are no samples of code; the screen and its warning count the latter alike.

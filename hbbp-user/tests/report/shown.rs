@@ -292,6 +292,38 @@ fn columns_of_every_view_say_something_else() {
     assert!(50 < n_compared, "{n_compared}");
 }
 
+/// A file is named by the last part of its path as well, where that is the name of one only; others have their own.
+#[test]
+fn modules_are_named_by_their_files() {
+    let taxonomies = Taxonomy::built_in();
+    let page = |snapshot: &Snapshot, name: &str| {
+        let mut out = Vec::new();
+        let view = View::named(name, &taxonomies).unwrap();
+        let printed = hbbp_user::cmd::report::print(snapshot, &options(Query::whole(), Some(view)), &mut out);
+        printed.map(|_| String::from_utf8(out).unwrap())
+    };
+    let mut snapshot = program::stacked();
+    let of_path = page(&snapshot, "module:/bin/sum").unwrap();
+    for name in ["module:sum", "module:SUM", "module:s?m"] {
+        let text = page(&snapshot, name).unwrap();
+        let rows = |text: &str| text.lines().filter(|line| line.contains("count_up")).count();
+        assert_eq!(rows(&text), rows(&of_path), "{name}: {text}");
+        assert!(!text.contains("spin_wait"), "{name}: {text}");
+    }
+    for name in ["module:su", "module:bin/sum", "module:bin"] {
+        assert!(page(&snapshot, name).is_err(), "{name}");
+    }
+    // The kernel's text as a file of the same name.
+    snapshot.modules[0].name = "/opt/sum".to_owned();
+    let refused = page(&snapshot, "module:sum").unwrap_err().to_string();
+    assert!(
+        refused.contains("several files") && refused.ends_with("/bin/sum, /opt/sum"),
+        "{refused}"
+    );
+    assert!(page(&snapshot, "module:*/sum").unwrap().contains("/opt/sum"));
+    assert!(!page(&snapshot, "module:/bin/sum").unwrap().contains("/opt/sum"));
+}
+
 /// The page of a module is of that module, so that no column of names has it.
 #[test]
 fn names_that_a_filter_says_are_no_column() {

@@ -76,6 +76,20 @@ fn programs_with_long_paths_lose_folders_and_not_the_recording() {
     assert_eq!(read.intervals, snapshot.intervals);
 }
 
+/// Nothing is lost of a profile that is within its size, so that there is nothing to say and nothing to do.
+#[test]
+fn a_profile_within_its_size_has_no_note() {
+    let mut snapshot = small();
+    for n in 0..6 {
+        let path = format!("/{n}{}", "x".repeat(MAX_PATHS / 10));
+        snapshot.modules.push(module(path));
+    }
+    let used = used_percent(&snapshot);
+    assert!((57..=100).contains(&used), "{used}");
+    snapshot.fit();
+    assert_eq!(snapshot.run.notes, Vec::<String>::new());
+}
+
 /// A program that makes up code loses only its own text.
 #[test]
 fn the_module_with_most_text_loses_the_excess() {

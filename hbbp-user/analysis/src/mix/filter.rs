@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::axis::{Axis, UnknownAxis};
+use super::dimension::Dimension;
 use super::pattern::{Pattern, PatternError};
 use super::taxonomy::Taxonomy;
+use hbbp_model::names::file_name;
 
 /// A condition that instructions pass or not.
 #[derive(Clone, Debug)]
@@ -99,9 +101,13 @@ impl Filter {
         })
     }
 
-    /// Whether an instruction with these values of the axis passes; of a taxonomy, one for each group that it is in.
+    /// Whether an instruction with these values of the axis passes; of a taxonomy, one for each group that it is in. A module
+    /// passes by its file name as well, unless the pattern has a slash (as in gitignore(5)).
     pub(super) fn passes(&self, values: &[String]) -> bool {
-        let matches = values.iter().any(|value| self.pattern.matches(value));
+        let is_file_name = self.axis == Dimension::Module.into() && !self.pattern.text().contains('/');
+        let matches = values.iter().any(|value| {
+            self.pattern.matches(value) || is_file_name && self.pattern.matches(file_name(value))
+        });
         matches == (self.sense == Sense::Matching)
     }
 }
@@ -145,6 +151,12 @@ mod tests {
         assert!(!passes("module!=kernel", &["[kernel]"]));
         assert!(!passes("module=kern", &["[kernel]"]));
         assert!(passes("module=*/libc.so*", &["/usr/lib/libc.so.6"]));
+        assert!(passes("module=libc.so.6", &["/usr/lib/libc.so.6"]));
+        assert!(passes("module=lib?.so.6", &["/usr/lib/libc.so.6"]));
+        assert!(!passes("module!=libc.so.6", &["/usr/lib/libc.so.6"]));
+        assert!(!passes("module=libc", &["/usr/lib/libc.so.6"]));
+        assert!(!passes("module=lib/libc.so.6", &["/usr/lib/libc.so.6"]));
+        assert!(!passes("function=read", &["fs/read"]));
         assert!(passes("long-latency=division", &["square root", "division"]));
         assert!(!passes("long-latency!=division", &["square root", "division"]));
     }

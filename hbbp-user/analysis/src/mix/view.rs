@@ -134,8 +134,8 @@ const VIEWS: [Named; 11] = [
     },
     Named {
         name: LOOPS,
-        sentence: "Loops of the code that ran, found on its flow graph as estimated from branch stacks. Functions come first; a \
-                   loop counts with the loops inside it and without what it calls.",
+        sentence: "Loops of the code that ran, found on its flow graph. Functions come first; a loop counts with the loops \
+                   inside it and without what it calls.",
         rows: "module,function",
         columns: "none",
         filters: &[],

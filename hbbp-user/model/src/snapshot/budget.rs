@@ -47,9 +47,6 @@ pub(crate) const MAX_CGROUPS: usize = 4 << 20;
 /// Most static branches: a kernel has a tenth of them.
 pub(crate) const MAX_BRANCHES: usize = 1 << 17;
 
-/// Percentage of a bound from which on a note warns the user.
-const NOTICED: usize = 50;
-
 /// Memory that a snapshot within these bounds takes: what a reader grants to a file.
 pub(super) const MAX_MEMORY: usize = MAX_COUNTS
     + MAX_TEXT
@@ -124,16 +121,14 @@ pub fn used_percent(snapshot: &Snapshot) -> usize {
 }
 
 impl Snapshot {
-    /// Makes the snapshot small enough for a file: see the table above. From half of a bound on, a note says so.
+    /// Makes the snapshot small enough for a file: see the table above. A note says so where something is left out.
     pub fn fit(&mut self) {
         let used = used_percent(self);
-        if NOTICED <= used {
+        if 100 < used {
             self.run.notes.push(format!(
                 "the profile reached {used} % of the size that a profile may have; what is beyond 100 % is left out \
                  and counted: record for a shorter time, or sample more rarely"
             ));
-        }
-        if 100 < used {
             self.fit_counts();
             self.fit_processes();
             self.fit_cgroups();

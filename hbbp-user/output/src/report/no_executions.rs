@@ -16,10 +16,12 @@ pub(super) struct NoExecutions {
 }
 
 impl NoExecutions {
-    /// Of a run; `None` where its figures are executions.
+    /// Of a run; `None` where its figures are executions, or where it has none and nothing is known of the reason.
     pub(super) fn of(run: &Run, assignment: &EventAssignment) -> Option<Self> {
+        let has_figures = !assignment.ebs.is_empty() || !assignment.lbr.is_empty();
         match assignment.unit {
             Unit::Executions | Unit::RelativeExecutions => None,
+            _ if !has_figures && run.without_executions.is_empty() => None,
             unit @ (Unit::TimeWeightedSamples | Unit::EventWeightedSamples) => Some(Self {
                 unit,
                 events: serving(run, assignment),
@@ -91,7 +93,7 @@ mod tests {
             ..Run::default()
         };
         let assignment = EventAssignment {
-            ebs: Vec::new(),
+            ebs: vec![EventIdx(0)],
             lbr: Vec::new(),
             unit,
         };

@@ -13,12 +13,12 @@
 use super::accounting::Accounting;
 use super::completeness;
 use super::header::unit_in_words;
-use super::number::percent;
+use super::number::{grouped, percent};
 use super::residual::{Residual, residuals};
 use hbbp_analysis::mix::Analysis;
 use hbbp_model::addr::Ring;
 use hbbp_model::advice::{Advice, Wording, followed};
-use hbbp_model::snapshot::{EventUnit, Snapshot};
+use hbbp_model::snapshot::{EventUnit, Loss, Snapshot};
 
 /// Where samples are missing is unknown. The kernel skips a perf program while another BPF program runs, always in the same
 /// code: with a twentieth missing, a small row of the mix may be entirely wrong.
@@ -70,7 +70,10 @@ pub enum Miss {
         share: f64,
     },
     /// Not one sample is in the mix.
-    NoSamples,
+    NoSamples {
+        /// Executed files that were not found.
+        files_missing: u64,
+    },
 }
 
 /// The limits that a measurement missed, most severe kind first; empty if it met all.
@@ -83,7 +86,9 @@ pub(super) fn misses(analysis: &Analysis, snapshot: &Snapshot, accounting: &Acco
     let below = |limit: f64| move |share: &f64| *share < limit;
     let mut misses = residual_misses(analysis, snapshot);
     if analysis.mix.all.blocks == 0 {
-        misses.push(Miss::NoSamples);
+        misses.push(Miss::NoSamples {
+            files_missing: snapshot.losses.get(Loss::FileMissing),
+        });
     }
     for (event, missing) in snapshot.run.events.iter().zip(&accounting.missing) {
         if let Some(share) = completeness::while_busy(event, *missing).filter(below(COMPLETENESS)) {
@@ -144,7 +149,7 @@ impl Miss {
                 ring: Ring::Kernel, ..
             } => "quality.resolved_kernel",
             Self::Resolved { ring: Ring::User, .. } => "quality.resolved_user",
-            Self::NoSamples => "quality.no_samples",
+            Self::NoSamples { .. } => "quality.no_samples",
         }
     }
 }
@@ -199,7 +204,17 @@ impl Miss {
                 let (share, limit) = (percent(*share), percent(limit));
                 format!("only {share} % of the {ring} samples map to a known instruction (limit {limit} %)")
             }
-            Self::NoSamples => "no sample is in code that is known, so there is nothing to report".to_owned(),
+            Self::NoSamples { files_missing: 0 } => {
+                "no sample is in code that is known, so there is nothing to report".to_owned()
+            }
+            Self::NoSamples { files_missing } => {
+                let files = match files_missing {
+                    1 => "the file that ran was".to_owned(),
+                    n => format!("{} files that ran were", grouped(*n)),
+                };
+                let sentence = format!("no sample is in code that is known, as {files} not found");
+                followed(&sentence, Some(Advice::NameFiles), wording)
+            }
         }
     }
 }

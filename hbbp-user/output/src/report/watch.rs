@@ -6,9 +6,10 @@
 
 use std::io::{self, Write};
 
+use super::look::Look;
 use super::no_executions::without_executions;
-use super::number::{percent, several, shortened};
-use super::page::entry_lines;
+use super::number::{percent, several};
+use super::page::Page;
 use super::table::{Line, Table};
 use hbbp_analysis::mix::{Cell, Estimated, Mix, NO_GROUP, Row};
 use hbbp_model::advice::Wording;
@@ -30,8 +31,8 @@ pub struct Watch<'a> {
     pub layout: Layout,
     /// Names of the columns; those that a mix does not have are 0.
     pub columns: &'a [String],
-    /// Most columns of a line of text.
-    pub width: usize,
+    /// How text looks.
+    pub look: Look,
     /// Puts advice into words.
     pub wording: Wording,
 }
@@ -74,11 +75,9 @@ impl Watch<'_> {
         match self.layout {
             Layout::Csv => self.csv(number, mix, out),
             Layout::Table => {
-                let why = why.into_iter();
-                for line in why.flat_map(|why| entry_lines("", why, self.width)) {
-                    writeln!(out, "{line}")?;
-                }
-                self.table(number, mix, out)
+                let page = &mut Page { look: self.look, out };
+                why.map_or(Ok(()), |why| page.entry("", why))?;
+                self.table(number, mix, page)
             }
         }?;
         out.flush()
@@ -99,7 +98,7 @@ impl Watch<'_> {
         writeln!(out)
     }
 
-    fn table(&self, number: u32, mix: &Mix, out: &mut dyn Write) -> io::Result<()> {
+    fn table(&self, number: u32, mix: &Mix, page: &mut Page<'_>) -> io::Result<()> {
         let (all, processes): (Vec<_>, Vec<_>) = self.lines(mix).enumerate().partition(|(nth, _)| *nth == 0);
         // A process with none of the columns would be a row of zeros.
         let (shown, empty): (Vec<_>, Vec<_>) = processes
@@ -113,7 +112,7 @@ impl Watch<'_> {
             counted(mix.total.samples),
             mix.unit.noun()
         );
-        writeln!(out, "{}", shortened(&title, self.width))?;
+        page.line(&title)?;
         let rows = all.into_iter().chain(shown).map(|(nth, (pid, name, shares))| {
             let samples = samples.get(nth).copied().unwrap_or_default();
             let shares = shares.into_iter().map(percent);
@@ -126,17 +125,17 @@ impl Watch<'_> {
             numbers: std::iter::once("SAMPLES".to_owned()).chain(columns).collect(),
             lines: rows.collect(),
         };
-        if !table.fits(self.width) {
+        if !table.fits(self.look.width) {
             table.drop_numbers("0.00");
         }
-        for line in table.render(self.width) {
-            writeln!(out, "{line}")?;
+        for line in table.render(self.look.width) {
+            page.line(&line)?;
         }
         if !empty.is_empty() {
             let n = several(empty.len() as u64, "process image");
-            writeln!(out, "({n} with none of these)")?;
+            page.line(&format!("({n} with none of these)"))?;
         }
-        writeln!(out)
+        page.line("")
     }
 
     /// The line of all processes, and those of each: process id, name, and the share of each column.
@@ -175,6 +174,7 @@ impl Watch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Letters;
     use hbbp_analysis::mix::{Column, Unit};
 
     fn cell(amount: f64) -> Cell {
@@ -223,7 +223,7 @@ mod tests {
         let watch = Watch {
             layout: Layout::Csv,
             columns: &columns,
-            width: 80,
+            look: Look::default(),
             wording: |_| "",
         };
         let expected = "interval,pid,name,INVALID,AVX,CALL\n0,ALL,ALL,25.000000,0.000000,75.000000\n\
@@ -237,7 +237,11 @@ mod tests {
         let watch = |width| Watch {
             layout: Layout::Table,
             columns: &columns,
-            width,
+            look: Look {
+                width,
+                letters: Letters::Ascii,
+                ..Look::default()
+            },
             wording: |_| "",
         };
         let expected = "no PMU\n\
@@ -250,5 +254,7 @@ mod tests {
         // Where there is no room, columns of nothing go.
         let narrow = printed(&watch(28));
         assert!(!narrow.contains("AVX") && narrow.contains("%CALL"), "{narrow}");
+        // The title is cut, by a letter of every locale.
+        assert!(narrow.is_ascii() && narrow.contains("interval 0"), "{narrow}");
     }
 }

@@ -7,11 +7,11 @@ use hbbp_collect::kernel_layout;
 use hbbp_collect::limits::{LockedMemory, effective_capabilities};
 use hbbp_collect::sideband::Sideband;
 
-/// Capabilities by number (`include/uapi/linux/capability.h`), and the use of each.
-const CAPABILITIES: [(u32, &str, &str); 6] = [
+/// What is needed by number (`include/uapi/linux/capability.h`), and the use of each. Kernel text needs no CAP_SYS_RAWIO: where
+/// /proc/kcore is refused, a BPF program reads it.
+const CAPABILITIES: [(u32, &str, &str); 5] = [
     (PERFMON, "CAP_PERFMON", "perf events, kernel text through BPF"),
     (BPF, "CAP_BPF", "loading BPF programs"),
-    (17, "CAP_SYS_RAWIO", "reading /proc/kcore"),
     (34, "CAP_SYSLOG", "addresses of kernel symbols"),
     (19, "CAP_SYS_PTRACE", "files and memory of other processes"),
     (2, "CAP_DAC_READ_SEARCH", "files that only their owners can read"),

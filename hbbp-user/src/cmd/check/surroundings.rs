@@ -22,10 +22,11 @@ pub(super) fn machine(environment: &Environment) -> Finding {
 /// What a host does not see.
 pub(super) fn guests(environment: &Environment) -> Option<Finding> {
     environment.runs_guests().then(|| {
-        ok(
+        limited(
             "guests",
-            "code of virtual machines is in no figure, as the host knows neither their processes nor their memory, and a \
-             mediated PMU stops its counters meanwhile: measure inside them",
+            "code of virtual machines is in no figure: the host knows neither their processes nor their memory, and a \
+             mediated PMU stops its counters meanwhile",
+            "measure inside them",
         )
     })
 }

@@ -27,8 +27,8 @@ pub(super) struct Dmi {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Facts {
     pub(super) dmi: Dmi,
-    /// OEM of the ACPI tables, which only root can read: microVMs have these and no SMBIOS.
-    pub(super) acpi_oem: String,
+    /// OEM of the ACPI tables, which only root can read: microVMs have these and no SMBIOS. `None` where they are hidden.
+    pub(super) acpi_oem: Option<String>,
     /// Whether CPUID says that there is a hypervisor (leaf 1, ECX bit 31).
     pub(super) is_guest: bool,
     /// Names that hypervisors give themselves (CPUID from leaf 0x4000_0000 on).
@@ -80,7 +80,7 @@ impl Facts {
                 bios_version: dmi("bios_version"),
                 chassis_asset_tag: dmi("chassis_asset_tag"),
             },
-            acpi_oem: acpi_oem(&read_some(&root.join("sys/firmware/acpi/tables/FACP"))),
+            acpi_oem: acpi_oem(&root.join("sys/firmware/acpi/tables/FACP")),
             is_guest,
             hypervisors: if is_guest { hypervisors(cpuid) } else { Vec::new() },
             hypervisor_type: read("sys/hypervisor/type"),
@@ -131,9 +131,13 @@ fn hypervisors(cpuid: impl Fn(u32) -> Registers) -> Vec<String> {
     found
 }
 
-/// The OEM in the header of an ACPI table (ACPI 6.5, section 5.2.6).
-fn acpi_oem(table: &[u8]) -> String {
-    table.get(10..16).map(name).unwrap_or_default()
+/// The OEM in the header of an ACPI table (ACPI 6.5, section 5.2.6); empty without the table, `None` if it cannot be read.
+fn acpi_oem(table: &Path) -> Option<String> {
+    let bytes = read_some(table);
+    if bytes.is_empty() && table.exists() {
+        return None;
+    }
+    Some(bytes.get(10..16).map(name).unwrap_or_default())
 }
 
 /// What left its mark: /run/systemd/container names the manager (systemd's container interface).

@@ -19,6 +19,8 @@ pub(super) enum Platform {
     /// QEMU without KVM.
     Emulated,
     Kvm,
+    /// Below KVM, without SMBIOS, as a user who may not read the ACPI tables sees a microVM.
+    HiddenKvm,
     Xen,
     /// A hypervisor that is not known here.
     Unknown,
@@ -47,12 +49,15 @@ impl Platform {
             vendor if vendor.starts_with("VMware") && facts.is_guest => return Self::VmWare,
             _ => {}
         }
-        if facts.acpi_oem == "FIRECK" {
+        let is_nameless = dmi.sys_vendor.is_empty() && dmi.product_name.is_empty();
+        if facts.acpi_oem.as_deref() == Some("FIRECK") {
             Self::Firecracker
         } else if facts.names_itself("VMwareVMware") {
             Self::VmWare
         } else if facts.names_itself("VBoxVBoxVBox") {
             Self::VirtualBox
+        } else if facts.names_itself("KVMKVMKVM") && is_nameless && facts.acpi_oem.is_none() {
+            Self::HiddenKvm
         } else if facts.names_itself("KVMKVMKVM") {
             Self::Kvm
         } else if facts.names_itself("TCGTCGTCGTCG") {
@@ -96,6 +101,7 @@ impl Platform {
             Self::VirtualBox => format!("a virtual machine of VirtualBox{made}"),
             Self::Emulated => format!("a machine that QEMU emulates without KVM{made}"),
             Self::Kvm => format!("a virtual machine below KVM{made}"),
+            Self::HiddenKvm => "a virtual machine below KVM; only root can read of which kind".to_owned(),
             Self::Xen => format!("a virtual machine below Xen{made}"),
             Self::Unknown => match facts.hypervisors.join(", ") {
                 names if names.is_empty() => format!("a virtual machine below an unnamed hypervisor{made}"),
@@ -119,7 +125,7 @@ impl Platform {
             Self::VmWare => "this VMware guest".to_owned(),
             Self::VirtualBox => "this VirtualBox guest".to_owned(),
             Self::Emulated => "this emulated machine".to_owned(),
-            Self::Kvm => "this KVM guest".to_owned(),
+            Self::Kvm | Self::HiddenKvm => "this KVM guest".to_owned(),
             Self::Xen => "this Xen guest".to_owned(),
             Self::Unknown => "this virtual machine".to_owned(),
         }
@@ -140,6 +146,7 @@ impl Platform {
             Self::VirtualBox => "VirtualBox is not known to give one: use QEMU with -cpu host,pmu=on",
             Self::Emulated => "run QEMU with -accel kvm -cpu host,pmu=on",
             Self::Kvm => "on its host: -cpu host,pmu=on; a cloud may have it on bare metal only",
+            Self::HiddenKvm => "`sudo hbbp-sys check` says of which kind it is, and how one is had there",
             Self::Xen => "boot Xen with vpmu=on",
             Self::Unknown => "ask who runs it for a virtual PMU, or use bare metal",
             Self::Ec2Metal | Self::GoogleMetal | Self::BareMetal => {

@@ -58,6 +58,29 @@ fn recorded_machines_are_named_with_what_they_have() {
     }
 }
 
+/// Who may not read firmware's tables sees a microVM as any KVM: neither its kind nor advice on it is made up. A folder is there
+/// and cannot be read, as the table to a user.
+#[test]
+fn what_only_root_can_read_is_not_guessed() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("sys/firmware/acpi/tables/FACP");
+    let recorded = recorded();
+    let firecracker = recorded.iter().find(|machine| machine.ends_with("firecracker"));
+    let cpuid = read_cpuid(&firecracker.unwrap().join("cpuid"));
+    let leaf = |leaf: u32| cpuid.get(&leaf).copied().unwrap_or_default();
+    let said = || of_recorded(&Environment::of(Facts::read(folder.path(), leaf)), &[]);
+    assert!(said().contains("-cpu host,pmu=on"), "without tables: {}", said());
+    fs::create_dir_all(&table).unwrap();
+    let hidden = said();
+    assert!(hidden.contains("only root can read of which kind"), "{hidden}");
+    assert!(hidden.contains("`sudo hbbp-sys check`"), "{hidden}");
+    assert!(!hidden.contains("pmu=on"), "{hidden}");
+    let dmi = folder.path().join("sys/class/dmi/id");
+    fs::create_dir_all(&dmi).unwrap();
+    fs::write(dmi.join("sys_vendor"), "QEMU\n").unwrap();
+    assert!(said().contains("below KVM (QEMU)"), "SMBIOS names it: {}", said());
+}
+
 #[test]
 fn facts_of_others_are_short_and_safe_to_print() {
     let folder = tempfile::tempdir().unwrap();

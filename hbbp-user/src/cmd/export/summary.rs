@@ -7,6 +7,7 @@ use std::path::Path;
 use hbbp_model::profile::Output;
 use hbbp_output::export::counted::{Counted, WholeNumbers};
 use hbbp_output::export::image::Written;
+use indicatif::HumanCount;
 
 /// What is said of an export.
 pub(super) struct Summary {
@@ -22,7 +23,7 @@ impl Summary {
             let sum = left_out.entry(sentence).or_default();
             *sum = sum.saturating_add(n);
         }
-        let sentence = |(sentence, n)| format!("{n} {sentence}");
+        let sentence = |(sentence, n)| format!("{} {sentence}", HumanCount(n));
         Self {
             noun: numbers.noun,
             warnings: left_out.into_iter().map(sentence).collect(),
@@ -55,7 +56,10 @@ impl Summary {
 
     /// Prints what a file holds.
     pub(super) fn wrote(&mut self, path: &Path, written: &Written, out: &mut dyn Write) -> io::Result<()> {
-        let sums = written.sums.iter().map(|(kind, n)| format!("{n} {kind}"));
+        let sums = written
+            .sums
+            .iter()
+            .map(|(kind, n)| format!("{} {kind}", HumanCount(*n)));
         let sums: Vec<String> = sums.collect();
         writeln!(out, "{}: {} (in {})", path.display(), sums.join(", "), self.noun)?;
         self.left_out(written);
@@ -65,7 +69,32 @@ impl Summary {
     /// Keeps what a file could not say.
     pub(super) fn left_out(&mut self, written: &Written) {
         let left_out = written.left_out.iter();
-        self.warnings
-            .extend(left_out.map(|(why, n)| format!("left out: {n} {why} (in {})", self.noun)));
+        self.warnings.extend(
+            left_out.map(|(why, n)| format!("left out: {} {why} (in {})", HumanCount(*n), self.noun)),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_summary_are_grouped() {
+        let mut written = Written::default();
+        written.add("ranges", 4_489_233_333);
+        written.left_out.insert("without a line", 12_345);
+        let mut summary = Summary {
+            noun: "estimated executions",
+            warnings: Vec::new(),
+        };
+        let mut out = Vec::new();
+        summary.wrote(Path::new("x.txt"), &written, &mut out).unwrap();
+        let said = String::from_utf8(out).unwrap();
+        assert_eq!(said, "x.txt: 4,489,233,333 ranges (in estimated executions)\n");
+        assert_eq!(
+            summary.warnings,
+            ["left out: 12,345 without a line (in estimated executions)"]
+        );
     }
 }

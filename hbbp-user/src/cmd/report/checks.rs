@@ -1,10 +1,13 @@
 //! Tables that answer nothing: refused with what can be asked of the profile.
 
+use std::collections::BTreeSet;
+
 use super::options::ReportOptions;
 use super::profile::Profile;
 use crate::advice::words;
 use hbbp_analysis::mix::{Dimension, Filter, Mix, Query, Sort, View};
 use hbbp_model::advice::{Advice, Advised};
+use hbbp_model::names::file_name;
 
 /// The request cannot be answered from this profile: a mistake in the command, not a failure.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -29,18 +32,26 @@ pub(super) fn check_tables(
         .try_for_each(|mix| check_filters(&options.query.filters, mix, profile))
 }
 
-/// Refuses the page of a module of which nothing was executed.
+/// Refuses the page of a module of which nothing was executed, and one of several files with the name of one.
 fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) -> anyhow::Result<()> {
     /// Modules that the message names.
     const SHOWN: usize = 12;
 
-    let Some(module) = view
-        .name
-        .strip_prefix("module:")
-        .filter(|_| first.rows.is_empty())
-    else {
+    let Some(module) = view.name.strip_prefix("module:") else {
         return Ok(());
     };
+    let named: BTreeSet<&String> = first.rows.iter().filter_map(|row| row.key.first()).collect();
+    if 1 < named.len() && named.iter().all(|name| is_file(name, module)) {
+        let named: Vec<&str> = named.iter().take(SHOWN).map(|name| name.as_str()).collect();
+        return Err(WrongUse(format!(
+            "`{module}` is the name of several files; use a path, or a pattern (module:*/{module}) for all of them: {}",
+            named.join(", ")
+        ))
+        .into());
+    }
+    if !first.rows.is_empty() {
+        return Ok(());
+    }
     let rows = by_module().into_iter().flat_map(|mix| mix.rows);
     let modules = rows.filter_map(|row| row.key.into_iter().next());
     let modules: Vec<String> = modules.take(SHOWN).collect();
@@ -49,6 +60,11 @@ fn check_module(view: &View, first: &Mix, by_module: impl FnOnce() -> Vec<Mix>) 
         modules.join(", ")
     ))
     .into())
+}
+
+/// Whether the path is that of a file with this name.
+fn is_file(path: &str, name: &str) -> bool {
+    path != name && file_name(path).eq_ignore_ascii_case(name)
 }
 
 /// Refuses an order by a column that the table does not have.

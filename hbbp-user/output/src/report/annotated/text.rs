@@ -118,7 +118,12 @@ fn code(
             Row::Instruction(line) => line,
             Row::LeftOut(n) => {
                 let n = several(*n as u64, "instruction");
-                page.painted(Role::Faint, &format!("{cells} {arrows} ⋮ {n} not executed"))?;
+                let lacking = if report.unit.is_samples() {
+                    "without samples"
+                } else {
+                    "not executed"
+                };
+                page.painted(Role::Faint, &format!("{cells} {arrows} ⋮ {n} {lacking}"))?;
                 continue;
             }
         };

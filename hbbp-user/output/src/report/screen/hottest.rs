@@ -42,7 +42,7 @@ pub(super) fn lines(overview: &Overview, demangle: Demangle, rows: usize, width:
     if mnemonics.is_empty() {
         return vec![
             empty.clone(),
-            (None, "nothing that ran could be sampled".to_owned()),
+            (None, "no code that ran is known".to_owned()),
             empty,
         ];
     }

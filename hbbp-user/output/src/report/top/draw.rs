@@ -11,6 +11,7 @@ use super::lines::{cut, name_width, row_line, titles};
 use super::row::Row;
 use super::screen::{Pane, Rings, Screen, Tab};
 use super::table::Table;
+use crate::report::look::Letters;
 use crate::report::number::{grouped, percent};
 use crate::report::page::entry_lines;
 use hbbp_analysis::mix::Unit;
@@ -35,7 +36,12 @@ const KEYS: [(&str, &str); 12] = [
 ];
 
 /// Draws the screen and returns the lines of a page. `interval` is none where nothing was measured yet.
-pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts, &Table)>) -> usize {
+pub fn draw(
+    frame: &mut Frame<'_>,
+    screen: &mut Screen,
+    letters: Letters,
+    interval: Option<(&Facts, &Table)>,
+) -> usize {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let mut lines = match interval {
@@ -72,6 +78,9 @@ pub fn draw(frame: &mut Frame<'_>, screen: &mut Screen, interval: Option<(&Facts
     lines.truncate(height.saturating_sub(FOOT));
     lines.resize(height.saturating_sub(FOOT), Line::default());
     lines.push(foot(screen, width));
+    for span in lines.iter_mut().flat_map(|line| &mut line.spans) {
+        span.content = letters.shown(&span.content).into_owned().into();
+    }
     frame.render_widget(Paragraph::new(lines), area);
     page
 }
@@ -185,7 +194,9 @@ mod tests {
     use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
     use super::super::figures::RingShare;
+    use super::super::plain::write_plain;
     use super::*;
+    use crate::report::look::Look;
     use crate::report::number::columns;
     use hbbp_analysis::mix::Category;
     use hbbp_model::names::Demangle;
@@ -223,9 +234,14 @@ mod tests {
     }
 
     fn screen_of(screen: &mut Screen, table: &Table, width: u16, height: u16) -> Vec<String> {
+        screen_in(Letters::Unicode, screen, table, [width, height])
+    }
+
+    fn screen_in(letters: Letters, screen: &mut Screen, table: &Table, size: [u16; 2]) -> Vec<String> {
+        let [width, height] = size;
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal
-            .draw(|frame| _ = draw(frame, screen, Some((&facts(), table))))
+            .draw(|frame| _ = draw(frame, screen, letters, Some((&facts(), table))))
             .unwrap();
         let cells = terminal.backend().buffer().content();
         let lines = cells.chunks(usize::from(width));
@@ -284,6 +300,44 @@ mod tests {
             let column = |line: &str| columns(line.strip_suffix("libx.so").unwrap());
             assert_eq!(column(&shown[5]), column(&shown[6]), "{shown:?}");
         }
+    }
+
+    /// Names are shortened by a letter of our own, and others' are of any.
+    #[test]
+    fn letters_are_those_of_the_locale() {
+        let mut table = table(3);
+        table.rows[0].key[0] = "a".repeat(300);
+        table.rows[1].key[0] = "größer 漢".to_owned();
+        let (mut first, mut second) = (Screen::default(), Screen::default());
+        let unicode = screen_in(Letters::Unicode, &mut first, &table, [80, 24]);
+        let ascii = screen_in(Letters::Ascii, &mut second, &table, [80, 24]);
+        assert!(!unicode.iter().all(|line| line.is_ascii()), "{unicode:?}");
+        assert!(ascii.iter().all(|line| line.is_ascii()), "{ascii:?}");
+        assert_eq!(ascii[4], unicode[4]);
+        assert!(
+            ascii[5].contains("aa.aa") && ascii[5].ends_with("libx.so"),
+            "{ascii:?}"
+        );
+    }
+
+    /// The same without a screen.
+    #[test]
+    fn plain_lines_are_in_the_letters_of_the_locale() {
+        let mut table = table(3);
+        table.rows[0].key[0] = "a".repeat(300);
+        let printed = |letters| {
+            let look = Look {
+                width: 60,
+                letters,
+                ..Look::default()
+            };
+            let mut out = Vec::new();
+            write_plain(&facts(), &table, 3, look, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (ascii, unicode) = (printed(Letters::Ascii), printed(Letters::Unicode));
+        assert!(ascii.is_ascii() && !unicode.is_ascii(), "{ascii}{unicode}");
+        assert_eq!(ascii, unicode.replace('…', "."));
     }
 
     #[test]

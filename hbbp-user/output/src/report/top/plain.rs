@@ -7,27 +7,27 @@ use super::figures::Facts;
 use super::lines::{name_width, row_line, titles};
 use super::row::Row;
 use super::table::Table;
+use crate::report::look::Look;
 use crate::report::number::{grouped, percent};
-use crate::report::page::entry_lines;
+use crate::report::page::Page;
 
 /// Writes one interval, with the first `top` rows.
 pub fn write_plain(
     facts: &Facts,
     table: &Table,
     top: usize,
-    width: usize,
+    look: Look,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let page = &mut Page { look, out };
     let [kernel, _] = &facts.rings;
     let complete = facts
         .complete
         .map_or_else(String::new, |share| format!(", {} % complete", percent(share)));
-    let sentence = facts.without_executions.iter();
-    for line in sentence.flat_map(|sentence| entry_lines("", sentence, width)) {
-        writeln!(out, "{line}")?;
+    if let Some(sentence) = &facts.without_executions {
+        page.entry("", sentence)?;
     }
-    writeln!(
-        out,
+    let facts_in_a_line = format!(
         "{:.1} s, {} samples{complete}, {} lost, kernel {} % of {}, overhead {} %",
         facts.duration as f64 / 1e9,
         grouped(facts.reached),
@@ -35,14 +35,15 @@ pub fn write_plain(
         percent(kernel.share),
         facts.unit.noun(),
         percent(facts.overhead),
-    )?;
-    writeln!(out, "{}", titles(facts.unit))?;
+    );
+    page.print(&facts_in_a_line)?;
+    page.print(&titles(facts.unit))?;
     let rows: Vec<&Row> = table.rows.iter().take(top).collect();
     let names = table.names(&rows);
-    let name_width = name_width(&names, width);
+    let name_width = name_width(&names, look.width);
     for (row, names) in rows.iter().zip(&names) {
-        writeln!(out, "{}", row_line(row, names, name_width, width))?;
+        page.print(&row_line(row, names, name_width, look.width))?;
     }
-    writeln!(out)?;
-    out.flush()
+    page.print("")?;
+    page.out.flush()
 }

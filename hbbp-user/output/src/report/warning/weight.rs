@@ -117,7 +117,7 @@ const fn about(warning: &Warning) -> Fact {
         | Warning::Traced { .. }
         | Warning::InterruptsOff { .. }
         | Warning::Unsearched { .. } => Fact::Skid,
-        Warning::FewSamples { .. } | Warning::Missed(Miss::NoSamples) => Fact::Few,
+        Warning::FewSamples { .. } | Warning::Missed(Miss::NoSamples { .. }) => Fact::Few,
         Warning::Missed(Miss::Residual { .. })
         | Warning::Balanced { .. }
         | Warning::Biased { .. }
@@ -144,7 +144,7 @@ fn weight(warning: &Warning, run: &Measured<'_>) -> f64 {
         | Warning::Relative { .. }
         | Warning::Imprecise { .. }
         | Warning::AsLanded
-        | Warning::Missed(Miss::NoSamples) => 1.0,
+        | Warning::Missed(Miss::NoSamples { .. }) => 1.0,
         Warning::Missed(Miss::Residual { relative, .. }) => relative.abs(),
         Warning::Missed(Miss::Completeness { share, .. } | Miss::Counted { share }) => 1.0 - share,
         Warning::Missed(Miss::Resolved { ring, share }) => {
