@@ -154,6 +154,58 @@ fn lines_and_inlined_functions_follow_the_build_id() {
     assert!(Path::new(&program).exists());
 }
 
+/// The functions of a unit are in another file, or in a package of them; the tool that packs them reads DWARF 4 alone.
+#[test]
+fn split_debug_information_is_found() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (source, program, profile) = (path("lines.c"), path("lines"), path("profile"));
+    std::fs::write(&source, SOURCE).unwrap();
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        tool(
+            "cc",
+            &[
+                "-O2",
+                version,
+                "-gsplit-dwarf",
+                "-Wl,--build-id",
+                "-o",
+                &program,
+                &source,
+            ],
+        );
+        record(&program, &profile);
+        let inlined = |more: &[&str]| {
+            let args = [
+                "report", &profile, "--by", "inlined", "--format", "json", "--top", "all",
+            ];
+            rows(&run(&[&args[..], more].concat()).stdout)
+        };
+        let found = inlined(&[]);
+        assert_inlined(&found);
+        let unit = path("lines.dwo");
+        if version == "-gdwarf-4" {
+            tool("dwp", &["-e", &program, "-o", &path("lines.dwp")]);
+            std::fs::rename(&unit, path("away")).unwrap();
+            assert_eq!(inlined(&[]), found);
+            // A package that is elsewhere is named.
+            std::fs::rename(path("lines.dwp"), path("other.dwp")).unwrap();
+            assert_eq!(inlined(&["--binary", &path("other.dwp")]), found);
+        } else {
+            // That of another build, at the same path.
+            std::fs::copy(path("away"), &unit).unwrap();
+        }
+        let without = inlined(&[]);
+        assert_eq!(share(&without, "divided"), 0.0, "{without:?}");
+        let said = String::from_utf8(run(&["report", &profile, "--by", "inlined"]).stderr).unwrap();
+        assert!(
+            said.contains("no debug information for") && said.contains(&program),
+            "{said}"
+        );
+    }
+}
+
 /// Annotated code has the lines of its source next to it, unless the caller may not read them, or they changed after the run.
 #[test]
 fn annotated_code_has_its_source() {

@@ -9,19 +9,15 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gimli::{EndianArcSlice, LittleEndian, SectionId};
-use object::read::{ReadCache, RelocationKind, RelocationTarget};
+use object::read::ReadCache;
 use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, SectionIndex, SectionKind};
 
-use super::section::{self, Budget, TooLarge};
+use super::dwarf::{Bytes, Parsed, SectionNames, load, open_cached};
+use super::section::{Budget, TooLarge};
+use super::split::SplitUnits;
 use crate::debug_places::{debug_file_place, usual_places};
-use crate::regular_file::open_own;
 use crate::user::find_file::same_build_id;
-use hbbp_elf::byte_source::ByteSource;
 use hbbp_model::snapshot::{Module, ModuleKind};
-
-/// The bytes of one section.
-pub(super) type Bytes = EndianArcSlice<LittleEndian>;
 
 /// The distance between the sections of a relocatable file: 32-bit relocations never reach from one to another.
 const APART: u64 = 1 << 32;
@@ -29,7 +25,9 @@ const APART: u64 = 1 << 32;
 /// An open file with debug information.
 pub(super) struct DebugFile {
     /// Its DWARF.
-    pub(super) dwarf: gimli::Dwarf<Bytes>,
+    pub(super) dwarf: Arc<gimli::Dwarf<Bytes>>,
+    /// Its units that are in other files.
+    pub(super) split: SplitUnits,
     /// Addresses of its functions by name; empty for files of user code, where addresses are those of the file.
     pub(super) functions: HashMap<String, Vec<u64>>,
     /// Addresses of its code sections by name; empty for files that have addresses of their own.
@@ -61,12 +59,17 @@ pub(super) fn find_debug_file(
         }
         ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Vdso | ModuleKind::Anonymous => {}
     }
-    let found = |place: &PathBuf| open_debug_file(place, module, budget).transpose();
+    let found = |place: &PathBuf| open_debug_file(place, module, named, budget).transpose();
     places.iter().find_map(found).transpose()
 }
 
 /// Opens a file if it has the build id of the module, and debug information.
-fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<Option<DebugFile>, TooLarge> {
+fn open_debug_file(
+    path: &Path,
+    module: &Module,
+    named: &[PathBuf],
+    budget: &mut Budget,
+) -> Result<Option<DebugFile>, TooLarge> {
     let Some((source, cache)) = open_cached(path) else {
         return Ok(None);
     };
@@ -77,7 +80,7 @@ fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<
         return Ok(None);
     }
     let bases = section_bases(&file);
-    let mut dwarf = load(&source, &file, &bases, budget)?;
+    let mut dwarf = load(&source, &file, SectionNames::Own(&bases), budget)?;
     if let Some(sup) = open_supplement(path, &file, budget)? {
         dwarf.set_sup(sup);
     }
@@ -93,7 +96,8 @@ fn open_debug_file(path: &Path, module: &Module, budget: &mut Budget) -> Result<
     });
     let sections = names.collect();
     Ok(Some(DebugFile {
-        dwarf,
+        dwarf: Arc::new(dwarf),
+        split: SplitUnits::of(path, Path::new(&module.name), named),
         functions,
         sections,
     }))
@@ -104,35 +108,6 @@ fn parse_of<'a>(cache: &'a ReadCache<File>, build_id: &[u8]) -> Option<Parsed<'a
     let file = object::File::parse(cache).ok()?;
     let own = file.build_id().ok()?.unwrap_or_default();
     (own.is_empty() == build_id.is_empty() && same_build_id(own, build_id)).then_some(file)
-}
-
-/// Reads all sections of DWARF.
-fn load(
-    source: &File,
-    file: &Parsed<'_>,
-    bases: &HashMap<SectionIndex, u64>,
-    budget: &mut Budget,
-) -> Result<gimli::Dwarf<Bytes>, TooLarge> {
-    let before = budget.of(source);
-    let mut left = before;
-    let dwarf = gimli::Dwarf::load(|id| read_section(source, file, id, bases, &mut left));
-    budget.take(before, left);
-    dwarf
-}
-
-/// A regular file; never one that makes us wait.
-pub(super) fn open(path: &Path) -> Option<File> {
-    match open_own(path).ok()?.source {
-        ByteSource::File(file, _) => Some(file),
-        ByteSource::Bounded(..) | ByteSource::Memory(_) => None,
-    }
-}
-
-/// A file, and the same for its headers and tables, which are kept as they are read.
-fn open_cached(path: &Path) -> Option<(File, ReadCache<File>)> {
-    let file = open(path)?;
-    let cache = ReadCache::new(file.try_clone().ok()?);
-    Some((file, cache))
 }
 
 /// Where the file that `.gnu_debuglink` names may lie.
@@ -173,13 +148,11 @@ fn open_supplement(
             continue;
         };
         if let Some(file) = parse_of(&cache, build_id) {
-            return load(&source, &file, &HashMap::new(), budget).map(Some);
+            return load(&source, &file, SectionNames::Own(&HashMap::new()), budget).map(Some);
         }
     }
     Ok(None)
 }
-
-type Parsed<'a> = object::File<'a, &'a ReadCache<File>>;
 
 /// The addresses that the code sections of a relocatable file get here; none for files that have their own.
 fn section_bases(file: &Parsed<'_>) -> HashMap<SectionIndex, u64> {
@@ -205,60 +178,4 @@ fn functions(file: &Parsed<'_>, bases: &HashMap<SectionIndex, u64>) -> HashMap<S
         }
     }
     functions
-}
-
-/// Reads one section of DWARF; empty if there is none.
-fn read_section(
-    source: &File,
-    file: &Parsed<'_>,
-    id: SectionId,
-    bases: &HashMap<SectionIndex, u64>,
-    budget: &mut Budget,
-) -> Result<Bytes, TooLarge> {
-    let none = || EndianArcSlice::new(Arc::default(), LittleEndian);
-    let Some(section) = file.section_by_name(id.name()) else {
-        return Ok(none());
-    };
-    let Ok(range) = section.compressed_file_range() else {
-        return Ok(none());
-    };
-    let Some(mut bytes) = section::read(source, range, budget)? else {
-        return Ok(none());
-    };
-    if file.kind() == ObjectKind::Relocatable
-        && let Some(bytes) = Arc::get_mut(&mut bytes)
-    {
-        relocate(file, &section, bases, bytes);
-    }
-    Ok(EndianArcSlice::new(bytes, LittleEndian))
-}
-
-/// Applies the relocations of a section of DWARF: absolute ones, of addresses and of offsets into other sections.
-fn relocate<'a>(
-    file: &Parsed<'a>,
-    section: &object::Section<'a, '_, &'a ReadCache<File>>,
-    bases: &HashMap<SectionIndex, u64>,
-    bytes: &mut [u8],
-) {
-    for (at, relocation) in section.relocations() {
-        let base = |section| bases.get(&section).copied().unwrap_or(0);
-        let target = match relocation.target() {
-            RelocationTarget::Symbol(symbol) => file.symbol_by_index(symbol).ok().map(|symbol| {
-                symbol
-                    .address()
-                    .wrapping_add(symbol.section_index().map_or(0, base))
-            }),
-            RelocationTarget::Section(section) => Some(base(section)),
-            _ => None,
-        };
-        let value = target.map(|target| target.wrapping_add_signed(relocation.addend()).to_le_bytes());
-        let len = usize::from(relocation.size() / 8);
-        let field = usize::try_from(at)
-            .ok()
-            .and_then(|at| bytes.get_mut(at..)?.get_mut(..len));
-        let value = value.as_ref().and_then(|value| value.get(..len));
-        if let (Some(field), Some(value), RelocationKind::Absolute) = (field, value, relocation.kind()) {
-            field.copy_from_slice(value);
-        }
-    }
 }

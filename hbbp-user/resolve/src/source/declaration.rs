@@ -5,7 +5,7 @@ use gimli::{
     DW_AT_specification, DwAt, Unit, UnitOffset,
 };
 
-use super::debug_file::Bytes;
+use super::dwarf::Bytes;
 
 pub(super) type Entry = gimli::DebuggingInformationEntry<Bytes>;
 

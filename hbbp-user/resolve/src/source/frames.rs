@@ -5,13 +5,18 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
+use addr2line::SplitDwarfLoad;
 use gimli::{
     DW_AT_GNU_discriminator, DW_AT_call_line, DW_TAG_inlined_subroutine, DW_TAG_subprogram, DwAt, Unit,
 };
 
-use super::debug_file::{Bytes, DebugFile};
+use super::debug_file::DebugFile;
 use super::declaration::{Entry, declaration};
+use super::dwarf::Bytes;
+use super::section::Budget;
+use super::split::SplitUnits;
 use hbbp_model::snapshot::{Frame, Frames, Linked, NameIdx, SourceFrames, StackIdx};
 
 /// A function, or an inlined copy of one.
@@ -39,7 +44,11 @@ struct Row {
 }
 
 /// Reads the frames at locations in the file of a module.
-pub(super) fn read_frames(file: DebugFile, locations: impl Iterator<Item = Linked>) -> SourceFrames {
+pub(super) fn read_frames(
+    mut file: DebugFile,
+    locations: impl Iterator<Item = Linked>,
+    budget: &mut Budget,
+) -> SourceFrames {
     let found = SourceFrames {
         sections: file.sections,
         ..SourceFrames::default()
@@ -48,7 +57,6 @@ pub(super) fn read_frames(file: DebugFile, locations: impl Iterator<Item = Linke
     wanted.sort_unstable();
     wanted.dedup();
     let mut reader = Reader {
-        dwarf: &file.dwarf,
         wanted,
         names: HashMap::new(),
         found,
@@ -60,15 +68,42 @@ pub(super) fn read_frames(file: DebugFile, locations: impl Iterator<Item = Linke
         let Ok(unit) = file.dwarf.unit(header) else {
             continue;
         };
-        if reader.is_wanted(&unit) {
-            let _ = reader.read_unit(&unit);
+        if !reader.is_wanted(&file.dwarf, &unit) {
+            continue;
         }
+        let _ = match unit.dwo_id {
+            None => reader.read_unit(&file.dwarf, &unit, &unit),
+            // Without its functions there is nothing to say.
+            Some(id) => split_unit(&file.dwarf, &unit, id, &mut file.split, budget)
+                .map_or(Ok(()), |(dwarf, split)| reader.read_unit(&dwarf, &split, &unit)),
+        };
     }
     reader.finish()
 }
 
-struct Reader<'a> {
-    dwarf: &'a gimli::Dwarf<Bytes>,
+/// The functions of a unit whose skeleton this is, and what they are read with.
+fn split_unit(
+    parent: &Arc<gimli::Dwarf<Bytes>>,
+    skeleton: &Unit<Bytes>,
+    dwo_id: gimli::DwoId,
+    split: &mut SplitUnits,
+    budget: &mut Budget,
+) -> Option<(Arc<gimli::Dwarf<Bytes>>, Unit<Bytes>)> {
+    let path = skeleton.dwo_name().ok()??;
+    let wanted = SplitDwarfLoad {
+        dwo_id,
+        comp_dir: skeleton.comp_dir.clone(),
+        path: parent.attr_string(skeleton, path).ok(),
+        parent: Arc::clone(parent),
+    };
+    let dwarf = split.load(&wanted, budget)?;
+    let header = dwarf.units().next().ok()??;
+    let mut unit = dwarf.unit(header).ok()?;
+    unit.copy_relocated_attributes(skeleton);
+    Some((dwarf, unit))
+}
+
+struct Reader {
     /// Sorted.
     wanted: Vec<u64>,
     names: HashMap<String, NameIdx>,
@@ -77,14 +112,14 @@ struct Reader<'a> {
     stacks: HashMap<Frames, StackIdx>,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn wanted_in(&self, range: &Range<u64>) -> Range<usize> {
         let bound = |addr: u64| self.wanted.partition_point(|at| *at < addr);
         bound(range.start)..bound(range.end.max(range.start))
     }
 
-    fn is_wanted(&self, unit: &Unit<Bytes>) -> bool {
-        let Ok(mut ranges) = self.dwarf.unit_ranges(unit) else {
+    fn is_wanted(&self, dwarf: &gimli::Dwarf<Bytes>, unit: &Unit<Bytes>) -> bool {
+        let Ok(mut ranges) = dwarf.unit_ranges(unit) else {
             return true;
         };
         while let Ok(Some(range)) = ranges.next() {
@@ -95,9 +130,15 @@ impl Reader<'_> {
         false
     }
 
-    fn read_unit(&mut self, unit: &Unit<Bytes>) -> gimli::Result<()> {
-        let rows = rows(unit)?;
-        let (scopes, functions) = self.scopes(unit)?;
+    /// Reads the functions of `unit`, and the lines of the same one or of its skeleton.
+    fn read_unit(
+        &mut self,
+        dwarf: &gimli::Dwarf<Bytes>,
+        unit: &Unit<Bytes>,
+        of_lines: &Unit<Bytes>,
+    ) -> gimli::Result<()> {
+        let rows = rows(of_lines)?;
+        let (scopes, functions) = self.scopes(dwarf, unit)?;
         for function in functions {
             let Some(scope) = scopes.get(function) else {
                 continue;
@@ -135,7 +176,11 @@ impl Reader<'_> {
     }
 
     /// All functions and inlined copies of a unit, and which of them are functions.
-    fn scopes(&mut self, unit: &Unit<Bytes>) -> gimli::Result<(Vec<Scope>, Vec<usize>)> {
+    fn scopes(
+        &mut self,
+        dwarf: &gimli::Dwarf<Bytes>,
+        unit: &Unit<Bytes>,
+    ) -> gimli::Result<(Vec<Scope>, Vec<usize>)> {
         let mut scopes: Vec<Scope> = Vec::new();
         let mut functions = Vec::new();
         // The scopes that the current entry is in, each with its depth.
@@ -149,7 +194,7 @@ impl Reader<'_> {
             if !is_inlined && entry.tag() != DW_TAG_subprogram {
                 continue;
             }
-            let scope = self.scope(unit, entry)?;
+            let scope = self.scope(dwarf, unit, entry)?;
             if scope.ranges.is_empty() {
                 continue;
             }
@@ -170,9 +215,14 @@ impl Reader<'_> {
         Ok((scopes, functions))
     }
 
-    fn scope(&mut self, unit: &Unit<Bytes>, entry: &Entry) -> gimli::Result<Scope> {
+    fn scope(
+        &mut self,
+        dwarf: &gimli::Dwarf<Bytes>,
+        unit: &Unit<Bytes>,
+        entry: &Entry,
+    ) -> gimli::Result<Scope> {
         let mut ranges = Vec::new();
-        let mut found = self.dwarf.die_ranges(unit, entry)?;
+        let mut found = dwarf.die_ranges(unit, entry)?;
         while let Some(range) = found.next()? {
             if range.begin < range.end {
                 ranges.push(range.begin..range.end);
@@ -185,7 +235,7 @@ impl Reader<'_> {
         if ranges.is_empty() {
             return Ok(Scope::without_code());
         }
-        let (name, declared) = declaration(self.dwarf, unit, entry);
+        let (name, declared) = declaration(dwarf, unit, entry);
         Ok(Scope {
             function: self.intern(name),
             declared: signed(declared),

@@ -15,7 +15,7 @@ use object::read::ReadCache;
 use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 use object::{SectionFlags, SectionIndex, SectionKind, SegmentFlags};
 
-use super::debug_file::open;
+use super::dwarf::open;
 use crate::debug_places::{debug_file_place, usual_places};
 use crate::user::find_file::same_build_id;
 use hbbp_model::addr::{FileOff, ImageAddr};

@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 use addr2line::{Context, Location};
 
-use super::debug_file::{Bytes, DebugFile, find_debug_file};
+use super::debug_file::{DebugFile, find_debug_file};
+use super::dwarf::Bytes;
 use super::section::{Budget, TooLarge};
+use super::split::SplitUnits;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Module, ModuleIdx, Snapshot, SourceLocation, SourceLocations, Symbol};
 
@@ -34,6 +36,7 @@ enum Found {
 
 struct ModuleLines {
     context: Context<Bytes>,
+    split: SplitUnits,
     moved: Moved,
 }
 
@@ -77,7 +80,11 @@ impl<'a> SourceLines<'a> {
 
     /// Where the instruction at `at` is; `None` if no debug information says it.
     pub fn find(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<SourceLocation> {
-        let (lines, linked) = self.open(idx, at)?;
+        let (lines, linked, budget) = self.open(idx, at)?;
+        for (wanted, take) in lines.context.preload_units(linked) {
+            // A damaged unit has no functions.
+            let _ = take(lines.split.load(&wanted, budget));
+        }
         let mut frames = lines.context.find_frames(linked).skip_all_loads().ok()?;
         let innermost = frames.next().ok()??;
         let name = innermost
@@ -91,7 +98,7 @@ impl<'a> SourceLines<'a> {
     }
 
     fn find_line(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<SourceLocation> {
-        let (lines, linked) = self.open(idx, at)?;
+        let (lines, linked, _) = self.open(idx, at)?;
         let location = lines.context.find_location(linked).ok()??;
         Some(SourceLocation {
             line: shown(&location),
@@ -99,8 +106,8 @@ impl<'a> SourceLines<'a> {
         })
     }
 
-    /// The debug information of a module, and the address in it of an instruction.
-    fn open(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<(&ModuleLines, u64)> {
+    /// The debug information of a module, the address in it of an instruction, and the memory that is left.
+    fn open(&mut self, idx: ModuleIdx, at: ImageAddr) -> Option<(&mut ModuleLines, u64, &mut Budget)> {
         let Self {
             snapshot,
             named,
@@ -117,19 +124,30 @@ impl<'a> SourceLines<'a> {
             Err(TooLarge) => Found::TooLarge,
         };
         match modules.entry(idx).or_insert_with(open) {
-            Found::Lines(lines) => Some((lines, at.0.wrapping_sub(lines.moved.at(module, at)))),
+            Found::Lines(lines) => {
+                let linked = at.0.wrapping_sub(lines.moved.at(module, at));
+                Some((lines, linked, budget))
+            }
             Found::None | Found::TooLarge => None,
         }
     }
 
-    /// The modules that were requested and have no debug information here, in the order of the snapshot.
+    /// The modules that were requested and do not have all of their debug information here, in the order of the snapshot.
     pub fn without(&self) -> Vec<&'a Module> {
-        self.modules_with(|found| matches!(found, Found::None))
+        self.modules_with(|found| match found {
+            Found::None => true,
+            Found::Lines(lines) => lines.split.lacks_some,
+            Found::TooLarge => false,
+        })
     }
 
     /// The modules whose debug information takes more memory than is granted to it, in the order of the snapshot.
     pub fn too_large(&self) -> Vec<&'a Module> {
-        self.modules_with(|found| matches!(found, Found::TooLarge))
+        self.modules_with(|found| match found {
+            Found::TooLarge => true,
+            Found::Lines(lines) => lines.split.is_too_large,
+            Found::None => false,
+        })
     }
 
     fn modules_with(&self, is_wanted: impl Fn(&Found) -> bool) -> Vec<&'a Module> {
@@ -149,8 +167,12 @@ fn shown(location: &Location<'_>) -> Option<String> {
 
 fn open_lines(file: DebugFile, module: &Module) -> Option<ModuleLines> {
     let moved = Moved::of(&module.symbols, &file.functions);
-    let context = Context::from_dwarf(file.dwarf).ok()?;
-    Some(ModuleLines { context, moved })
+    let context = Context::from_arc_dwarf(file.dwarf).ok()?;
+    Some(ModuleLines {
+        context,
+        split: file.split,
+        moved,
+    })
 }
 
 impl Moved {

@@ -1,12 +1,16 @@
-//! What files say of the addresses of a finished snapshot: `image` where text lies in them, `debug_file` finds debug
-//! information, `section` reads it within a budget, `lines` looks up source lines in it and `frames` inlined functions.
+//! What files say of the addresses of a finished snapshot.
+//!
+//! `image` finds where text lies in them. `debug_file` finds debug information, `split` that of units in files of their own;
+//! `dwarf` reads it, and `section` keeps to a budget. `lines` looks up source lines in it and `frames` inlined functions.
 
 mod debug_file;
 mod declaration;
+mod dwarf;
 mod frames;
 pub mod image;
 pub mod lines;
 mod section;
+mod split;
 
 use std::path::PathBuf;
 
@@ -24,7 +28,8 @@ pub fn read_source_frames(
     named: &[PathBuf],
     locations: impl Iterator<Item = Linked>,
 ) -> anyhow::Result<SourceFrames> {
-    let found = debug_file::find_debug_file(module, release, named, &mut Budget::default());
+    let mut budget = Budget::default();
+    let found = debug_file::find_debug_file(module, release, named, &mut budget);
     let file = match found {
         Ok(file) => file.with_context(|| {
             let why = format!("no debug information for {}", module.name);
@@ -35,5 +40,5 @@ pub fn read_source_frames(
             module.name
         ),
     };
-    Ok(frames::read_frames(file, locations))
+    Ok(frames::read_frames(file, locations, &mut budget))
 }
