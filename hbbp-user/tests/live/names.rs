@@ -4,11 +4,13 @@
 
 mod compiled;
 mod dumped;
+mod moved;
 mod turns;
 
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 

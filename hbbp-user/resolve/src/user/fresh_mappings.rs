@@ -35,6 +35,17 @@ enum Shown {
     Memory,
 }
 
+/// What a mapping replaces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Before {
+    /// What shows the same.
+    Same,
+    /// What shows something else, at least in part.
+    Other,
+    /// No fresh mapping covers all of it.
+    Unknown,
+}
+
 impl FreshMappings {
     /// A process started a program, which has none of its mappings.
     pub(super) fn exec(&mut self, tgid: u32) {
@@ -53,21 +64,27 @@ impl FreshMappings {
         !self.execs.contains(&tgid)
     }
 
-    /// Adds a mapping, of a file or of memory; whether it replaces one that shows something else.
-    pub(super) fn add(&mut self, mmap: &Mmap, file: Option<FileIdx>) -> bool {
+    /// Adds a mapping, of a file or of memory; what it replaces.
+    pub(super) fn add(&mut self, mmap: &Mmap, file: Option<FileIdx>) -> Before {
         let end = Va(mmap.start.0.saturating_add(mmap.len));
         let base = mmap.start.0.wrapping_sub(mmap.offset.0);
         let shows = file.map_or(Shown::Memory, |file| Shown::File(file, base));
         let below = self.mapped.range((mmap.pid, Va(0))..(mmap.pid, end));
         let overlapping = below.rev().take_while(|(_, other)| mmap.start < other.end);
-        let replaced: Vec<((u32, Va), Shown)> = overlapping.map(|(at, other)| (*at, other.shows)).collect();
-        for (at, _) in &replaced {
+        let replaced: Vec<((u32, Va), Fresh)> = overlapping.map(|(at, other)| (*at, *other)).collect();
+        let mut covered = 0;
+        for (at, other) in &replaced {
             self.mapped.remove(at);
+            covered += other.end.min(end).0 - at.1.max(mmap.start).0;
         }
         if self.mapped.len() < MAX_FRESH {
             self.mapped.insert((mmap.pid, mmap.start), Fresh { end, shows });
         }
-        replaced.iter().any(|(_, other)| *other != shows)
+        match replaced.iter().any(|(_, other)| other.shows != shows) {
+            true => Before::Other,
+            false if covered == mmap.len => Before::Same,
+            false => Before::Unknown,
+        }
     }
 
     /// Forgets all of it: the records were applied.
@@ -97,16 +114,19 @@ mod tests {
 
     #[test]
     fn another_file_at_the_same_addresses_replaces() {
+        use Before::{Other, Same, Unknown};
         let (first, second) = (Some(FileIdx(1)), Some(FileIdx(2)));
         let mut fresh = FreshMappings::default();
-        assert!(!fresh.add(&map(7, 0x10_0000, 0x3000), first));
-        assert!(!fresh.add(&map(7, 0x10_3000, 0x1000), second), "a neighbour");
-        assert!(!fresh.add(&map(8, 0x10_0000, 0x3000), second), "another process");
-        assert!(!fresh.add(&map(7, 0x10_0000, 0x3000), first), "the same");
-        assert!(fresh.add(&map(7, 0x10_2000, 0x1000), second), "a part");
-        assert!(fresh.add(&map(7, 0x10_1000, 0x2000), first), "and back");
-        assert!(fresh.add(&map(8, 0x10_1000, 0x1000), None), "memory");
-        assert!(!fresh.add(&map(8, 0x10_1000, 0x2000), None));
+        let mut add = |mmap, file| fresh.add(&mmap, file);
+        assert_eq!(add(map(7, 0x10_0000, 0x3000), first), Unknown);
+        assert_eq!(add(map(7, 0x10_3000, 0x1000), second), Unknown, "a neighbour");
+        assert_eq!(add(map(8, 0x10_0000, 0x3000), second), Unknown, "another process");
+        assert_eq!(add(map(7, 0x10_0000, 0x3000), first), Same);
+        assert_eq!(add(map(7, 0x10_2000, 0x1000), second), Other, "a part");
+        assert_eq!(add(map(7, 0x10_1000, 0x2000), first), Other, "and back");
+        assert_eq!(add(map(8, 0x10_1000, 0x1000), None), Other, "memory");
+        assert_eq!(add(map(8, 0x10_1000, 0x2000), None), Unknown, "more of it");
+        assert_eq!(add(map(8, 0x10_1800, 0x800), None), Same, "less of it");
     }
 
     #[test]
@@ -116,7 +136,8 @@ mod tests {
         assert!(fresh.keeps_older(7));
         fresh.exec(7);
         assert!(!fresh.keeps_older(7) && fresh.keeps_older(8));
-        assert!(!fresh.add(&map(7, 0x10_0000, 0x3000), Some(FileIdx(2))));
+        let before = fresh.add(&map(7, 0x10_0000, 0x3000), Some(FileIdx(2)));
+        assert_eq!(before, Before::Unknown);
         fresh.clear();
         assert!(fresh.keeps_older(7));
     }

@@ -48,7 +48,7 @@ impl UserSpace {
         let process = self.process(task, image.as_ref(), losses);
         let ran = match image.zip(mapping) {
             Some((image, mapping)) => {
-                let ran = self.ran(process, task, &image, &mapping, losses);
+                let ran = self.ran(process, task, &image, &mapping, at, losses);
                 ran.map(|ran| (ran, self.validity(task, &image, &mapping, time, at)))
             }
             None => self.named(process, at, losses).map(|ran| {
@@ -136,6 +136,7 @@ impl UserSpace {
         task: TaskKey,
         image: &ProcessImage,
         mapping: &ImageMapping,
+        at: Va,
         losses: &mut Losses,
     ) -> Option<RanMapping> {
         let generation = Some(image.generation);
@@ -153,11 +154,13 @@ impl UserSpace {
         if let Some(known) = self.hit_mappings.get(process, key) {
             return Some(of(*known));
         }
+        let replaced = self.replaced_text(task.tgid, image, mapping, at, losses);
         let file = self.index.file(mapping.file)?;
         let shows = |distance: u64, offset: FileOff| {
             image.shows(mapping.file, Va(mapping.start.0.wrapping_add(distance)), offset)
         };
         let (idx, image_start) = match &mut self.origin {
+            _ if let Some(replaced) = replaced => replaced,
             Origin::Live(live) => {
                 let mapper = Mapper {
                     tgid: task.tgid,

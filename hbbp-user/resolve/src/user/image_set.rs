@@ -460,7 +460,7 @@ impl ImageSet {
         became
     }
 
-    fn image(&self, idx: ImageIdx) -> Option<&Image> {
+    pub(super) fn image(&self, idx: ImageIdx) -> Option<&Image> {
         self.images.get(idx.0 as usize)?.as_deref()
     }
 
@@ -485,7 +485,7 @@ fn memory_name(path: &str) -> String {
     }
 }
 
-fn mmap_of(pid: u32, mapping: &ImageMapping, file: &MappedFile) -> Mmap {
+pub(super) fn mmap_of(pid: u32, mapping: &ImageMapping, file: &MappedFile) -> Mmap {
     let len = mapping.end.since(mapping.start).unwrap_or(0);
     let MappedFile { path, identity } = file.clone();
     Mmap {

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
 
+use super::fresh_mappings::Before;
 use super::mapping::{Backing, ImageMapping};
 use super::proc_scan::Scanned;
 use super::process_image::ProcessImage;
@@ -116,43 +117,34 @@ impl ProcessIndex {
         }
     }
 
-    /// Whether a mapping, made at `time`, is private and of text that is mapped there already.
-    pub(crate) fn is_mapped_again(&self, mmap: &Mmap, time: u64) -> bool {
-        let may_be = !mmap.shared && Backing::of(&mmap.path) == Backing::File;
-        let image = self.image_at(mmap.pid, time).filter(|_| may_be);
-        let before = image.and_then(|image| image.mapping_at(mmap.start, time));
-        before.is_some_and(|before| self.is_same(before, mmap))
-    }
-
-    /// Notes that text is mapped where text was mapped before. Call it before the mapping is added.
-    pub(super) fn note_remapped(&mut self, mmap: &Mmap, time: u64) {
-        if MAX_REMAPPED <= self.remapped.len() || !self.is_mapped_again(mmap, time) {
-            return;
+    /// What a mapping, made at `time`, replaces: another one has gone without a record.
+    pub(super) fn before(&self, mmap: &Mmap, time: u64) -> Before {
+        let Some(image) = self.image_at(mmap.pid, time) else {
+            return Before::Unknown;
+        };
+        let range = mmap.start..Va(mmap.start.0.saturating_add(mmap.len));
+        let mut earlier = image.within(&range).filter(|mapping| mapping.from <= time);
+        if earlier.any(|before| !self.is_same(before, mmap)) {
+            return Before::Other;
         }
-        if let Some(image) = self.image_at(mmap.pid, time) {
-            let end = Va(mmap.start.0.saturating_add(mmap.len));
-            let (generation, at) = (image.generation, mmap.start..end);
-            self.remapped.push(Remapped { generation, at, time });
+        match image.mapping_at(mmap.start, time) {
+            Some(_) => Before::Same,
+            None => Before::Unknown,
         }
     }
 
-    /// Whether a mapping, made at `time`, replaces another one, which has gone without a record.
-    pub(super) fn is_replacing(&self, mmap: &Mmap, time: u64) -> bool {
-        let last = Va(mmap.start.0.saturating_add(mmap.len).saturating_sub(1));
-        let image = self.image_at(mmap.pid, time);
-        image.is_some_and(|image| {
-            let before = [mmap.start, last].map(|at| image.mapping_at(at, time));
-            before
-                .into_iter()
-                .flatten()
-                .any(|before| !self.is_same(before, mmap))
-        })
-    }
-
-    /// Notes that a mapping replaces another one. Call it before it is added.
-    pub(super) fn note_replaced(&mut self, mmap: &Mmap, time: u64) {
-        if self.replaced.len() < MAX_REMAPPED && self.is_replacing(mmap, time) {
-            self.replaced.push(time);
+    /// Notes that text is mapped where text was mapped before, the same or another one. Call it before the mapping is added.
+    pub(super) fn note_before(&mut self, mmap: &Mmap, time: u64) {
+        match self.before(mmap, time) {
+            Before::Same if may_be_patched(mmap) && self.remapped.len() < MAX_REMAPPED => {
+                if let Some(image) = self.image_at(mmap.pid, time) {
+                    let end = Va(mmap.start.0.saturating_add(mmap.len));
+                    let (generation, at) = (image.generation, mmap.start..end);
+                    self.remapped.push(Remapped { generation, at, time });
+                }
+            }
+            Before::Other if self.replaced.len() < MAX_REMAPPED => self.replaced.push(time),
+            _ => {}
         }
     }
 
@@ -165,6 +157,11 @@ impl ProcessIndex {
     pub(crate) fn take_remapped(&mut self) -> Vec<Remapped> {
         mem::take(&mut self.remapped)
     }
+}
+
+/// Whether a process that maps this again may have written to it in between: a private mapping of a file.
+pub(super) fn may_be_patched(mmap: &Mmap) -> bool {
+    !mmap.shared && Backing::of(&mmap.path) == Backing::File
 }
 
 #[cfg(test)]

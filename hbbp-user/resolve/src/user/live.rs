@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::fresh_mappings::Before;
+use super::known_mapping::may_be_patched;
 use super::mapping::Backing;
 use super::proc_scan::{Scanned, read_process};
 use super::space::{Origin, UserSpace};
@@ -52,9 +54,12 @@ impl UserSpace {
         let mut is_patched = false;
         if let Record::Mmap(mmap) = &timed.record {
             self.open_early(mmap);
-            is_patched = self.index.is_mapped_again(mmap, timed.time);
-            // The sooner the first turn is followed by a drain, the fewer counts are without their time.
-            is_patched |= self.replaces(mmap, timed.time) && self.note_turn(mmap.pid, timed.time);
+            is_patched = match self.before(mmap, timed.time) {
+                Before::Same => may_be_patched(mmap),
+                // The sooner the first turn is followed by a drain, the fewer counts are without their time.
+                Before::Other => self.note_turn(mmap.pid, timed.time),
+                Before::Unknown => false,
+            };
         }
         if let Record::Comm { pid, exec: true, .. } = timed.record {
             self.cgroups.read_at_exec(pid, timed.time);
@@ -73,14 +78,16 @@ impl UserSpace {
         }
     }
 
-    /// Whether a mapping, made at `time`, replaces another one, by the records that were applied and those that were not yet.
-    fn replaces(&mut self, mmap: &Mmap, time: u64) -> bool {
+    /// What a mapping, made at `time`, replaces, by the records that were applied and those that were not yet.
+    fn before(&mut self, mmap: &Mmap, time: u64) -> Before {
         let file = (Backing::of(&mmap.path) == Backing::File).then(|| self.index.intern_mmap(mmap));
         let Origin::Live(live) = &mut self.origin else {
-            return false;
+            return Before::Unknown;
         };
-        let replaces_older = live.fresh.keeps_older(mmap.pid) && self.index.is_replacing(mmap, time);
-        live.fresh.add(mmap, file) || replaces_older
+        match live.fresh.add(mmap, file) {
+            Before::Unknown if live.fresh.keeps_older(mmap.pid) => self.index.before(mmap, time),
+            before => before,
+        }
     }
 
     fn note_turn(&mut self, tgid: u32, time: u64) -> bool {
@@ -215,5 +222,65 @@ impl UserSpace {
     /// Whether the last look saw everything that may change.
     pub(crate) fn is_watched(&self) -> bool {
         matches!(&self.origin, Origin::Live(live) if live.watch.saw_all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hbbp_elf::parser::Parser;
+    use hbbp_model::addr::{FileOff, Va};
+    use hbbp_model::record::FileIdentity;
+
+    fn map(path: &str, start: u64) -> Mmap {
+        Mmap {
+            pid: 7,
+            start: Va(start),
+            len: 0x2000,
+            offset: FileOff(0x1000),
+            identity: FileIdentity::Unknown,
+            shared: false,
+            path: path.into(),
+        }
+    }
+
+    /// Whether each of these mappings, none of which was applied yet, was noticed as a change of text.
+    fn noticed(records: &[Record]) -> Vec<bool> {
+        let mut space = UserSpace::live(&Parser::default());
+        let start = Record::Fork {
+            pid: 7,
+            tid: 7,
+            parent_pid: 1,
+        };
+        let records = [start].into_iter().chain(records.iter().cloned());
+        let of_each = records.zip(1..).map(|(record, time)| {
+            space.take(Timed { time, record }, &mut Losses::default());
+            space.take_patched()
+        });
+        of_each.skip(1).collect()
+    }
+
+    /// A program makes its text writable, patches it and makes it executable again, before a drain has applied that it was mapped.
+    #[test]
+    fn text_that_is_mapped_again_is_noticed_before_it_is_applied() {
+        let [a, b] = ["/a", "/b"].map(|path| Record::Mmap(map(path, 0x10_0000)));
+        let shared = Record::Mmap(Mmap {
+            shared: true,
+            ..map("/a", 0x10_0000)
+        });
+        let elsewhere = Record::Mmap(map("/a", 0x50_0000));
+        assert_eq!(noticed(&[a.clone(), a.clone()]), [false, true]);
+        assert_eq!(noticed(&[a.clone(), elsewhere, a.clone()]), [false, false, true]);
+        assert_eq!(noticed(&[shared.clone(), shared]), [false, false]);
+        // The first turn is noticed at once, those after it are followed already; then the text of `b` is patched.
+        let turns = [a.clone(), b.clone(), a.clone(), b.clone(), b];
+        assert_eq!(noticed(&turns), [false, true, false, false, true]);
+        let exec = Record::Comm {
+            pid: 7,
+            tid: 7,
+            comm: "next".into(),
+            exec: true,
+        };
+        assert_eq!(noticed(&[a.clone(), exec, a]), [false, false, false]);
     }
 }

@@ -35,6 +35,8 @@ impl Backing {
     pub(crate) fn of(path: &str) -> Self {
         match path {
             "[vdso]" => Self::Vdso,
+            // Reserved huge pages (mm/hugetlb.c, `HUGETLB_ANON_FILE`).
+            "/anon_hugepage (deleted)" => Self::Memory,
             path if path.starts_with('/') && !path.starts_with("//") => Self::File,
             _ => Self::Memory,
         }

@@ -109,14 +109,20 @@ impl MappingTable {
     }
 
     fn overlapping(&self, range: &Range<Va>) -> Vec<(Va, Part)> {
-        let before = self.visible.range(..range.start).next_back();
-        let before = before.filter(|(_, part)| range.start < part.end);
-        let inside = self.visible.range(range.clone());
-        before
-            .into_iter()
-            .chain(inside)
+        self.parts_in(range)
             .map(|(start, part)| (*start, *part))
             .collect()
+    }
+
+    fn parts_in(&self, range: &Range<Va>) -> impl Iterator<Item = (&Va, &Part)> {
+        let before = self.visible.range(..range.start).next_back();
+        let before = before.filter(|(_, part)| range.start < part.end);
+        before.into_iter().chain(self.visible.range(range.clone()))
+    }
+
+    /// The visible mappings that share addresses with a range.
+    pub(super) fn within(&self, range: &Range<Va>) -> impl Iterator<Item = &ImageMapping> {
+        self.parts_in(range).map(|(_, part)| &part.mapping)
     }
 
     fn show(&mut self, range: &Range<Va>, mapping: ImageMapping) {
@@ -143,6 +149,13 @@ impl MappingTable {
         let (_, median, _) = times.select_nth_unstable(middle);
         let median = *median;
         self.hidden.retain(|(_, until), _| median < *until);
+    }
+
+    /// The nearest visible mappings around a range, as many on each side, the nearest first.
+    pub(super) fn around(&self, range: &Range<Va>, n: usize) -> impl Iterator<Item = &ImageMapping> {
+        let below = self.visible.range(..range.start).rev().take(n);
+        let above = self.visible.range(range.end..).take(n);
+        below.chain(above).map(|(_, part)| &part.mapping)
     }
 
     /// Whether anything is hidden.

@@ -46,6 +46,7 @@ mod read_again;
 mod recorded_dumps;
 pub mod recorded_files;
 mod recorded_time;
+mod replaced_text;
 pub(crate) mod space;
 mod tasks;
 mod thread_entries;

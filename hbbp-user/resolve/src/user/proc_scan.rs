@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::mem;
 
 use procfs::process::Process;
 
@@ -26,7 +27,7 @@ pub struct Scanned {
     pub n_threads: u32,
     /// When it was read, in ns of CLOCK_MONOTONIC.
     pub at: u64,
-    /// Executable mappings; none for kernel threads.
+    /// Executable mappings, and the files that are mapped next to executable memory; none for kernel threads.
     pub mappings: Vec<Mmap>,
     /// Whether these are all.
     pub whole: bool,
@@ -71,43 +72,106 @@ struct Maps {
 fn read_maps(tgid: u32, maps: impl Read) -> io::Result<Maps> {
     /// Bytes of all lines.
     const MOST_READ: u64 = 64 << 20;
-    /// Bytes of the lines of executable mappings.
-    const MOST_KEPT: usize = 16 << 20;
 
     let mut text = BufReader::with_capacity(1 << 16, maps.take(MOST_READ));
-    let (mut line, mut mappings, mut kept) = (Vec::new(), Vec::new(), 0);
+    let (mut line, mut lines) = (Vec::new(), Lines::default());
     loop {
         line.clear();
         if text.read_until(b'\n', &mut line)? == 0 {
             let whole = 0 < text.into_inner().limit();
-            return Ok(Maps { mappings, whole });
+            return Ok(lines.finish(whole));
         }
-        let Some(mmap) = line
-            .strip_suffix(b"\n")
-            .and_then(|line| parse_executable(tgid, &String::from_utf8_lossy(line)))
-        else {
-            continue;
-        };
-        kept += line.len();
-        if MOST_KEPT < kept {
-            let whole = false;
-            return Ok(Maps { mappings, whole });
+        if let Some(line) = line.strip_suffix(b"\n")
+            && !lines.take(tgid, line)
+        {
+            return Ok(lines.finish(false));
         }
-        mappings.push(mmap);
     }
 }
 
-/// Interprets the text of /proc/PID/maps and keeps the executable mappings; lines that make no sense are skipped.
+/// Interprets the text of /proc/PID/maps as [`read_process`] does; lines that make no sense are skipped.
 pub fn parse_maps(tgid: u32, text: &[u8]) -> Vec<Mmap> {
-    text.split(|b| *b == b'\n')
-        .filter_map(|line| parse_executable(tgid, &String::from_utf8_lossy(line)))
-        .collect()
+    let mut lines = Lines::default();
+    for line in text.split(|b| *b == b'\n') {
+        if !lines.take(tgid, line) {
+            break;
+        }
+    }
+    lines.finish(true).mappings
 }
 
-fn parse_executable(pid: u32, line: &str) -> Option<Mmap> {
-    let perms = line.split(' ').nth(1)?;
-    let is_executable = perms.as_bytes().get(2) == Some(&b'x');
-    is_executable.then(|| parse_line(pid, line)).flatten()
+/// The lines of /proc/PID/maps that are kept, in the order of their addresses.
+#[derive(Debug, Default)]
+struct Lines {
+    kept: Vec<Mmap>,
+    /// Bytes of them.
+    n_bytes: usize,
+    /// The last line of a file that is not executable, if no other file came since: text of that file may have been replaced by the
+    /// memory that comes next.
+    before: Option<Vec<u8>>,
+    /// Whether executable memory came since the last file.
+    is_after_memory: bool,
+}
+
+impl Lines {
+    /// Takes a line; whether there is room for another one.
+    fn take(&mut self, tgid: u32, line: &[u8]) -> bool {
+        match is_executable(line) {
+            Some(true) => {
+                let before = self.before.take();
+                self.is_after_memory = is_memory(line);
+                before
+                    .filter(|_| self.is_after_memory)
+                    .is_none_or(|before| self.keep(tgid, &before))
+                    && self.keep(tgid, line)
+            }
+            Some(false) if line.contains(&b'/') => {
+                if mem::take(&mut self.is_after_memory) {
+                    return self.keep(tgid, line);
+                }
+                let before = self.before.get_or_insert_default();
+                before.clear();
+                before.extend_from_slice(line);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn keep(&mut self, tgid: u32, line: &[u8]) -> bool {
+        let Some(mmap) = parse_line(tgid, &String::from_utf8_lossy(line)) else {
+            return true;
+        };
+        self.n_bytes += line.len();
+        let fits = self.n_bytes <= MOST_KEPT;
+        if fits {
+            self.kept.push(mmap);
+        }
+        fits
+    }
+
+    fn finish(self, whole: bool) -> Maps {
+        Maps {
+            mappings: self.kept,
+            whole,
+        }
+    }
+}
+
+/// Bytes of the lines that are kept of a process.
+const MOST_KEPT: usize = 16 << 20;
+
+/// What the permissions of a line say; `None` if there are none.
+fn is_executable(line: &[u8]) -> Option<bool> {
+    let perms = line.split(|b| *b == b' ').nth(1)?;
+    Some(perms.get(2) == Some(&b'x'))
+}
+
+/// Whether a line is of memory: without a name, or with the names that `prctl(PR_SET_VMA_ANON_NAME)` and mm/hugetlb.c give.
+fn is_memory(line: &[u8]) -> bool {
+    let names = |name: &[u8]| line.windows(name.len()).any(|part| part == name);
+    let is_unnamed = !line.contains(&b'/') && !line.contains(&b'[');
+    is_unnamed || names(b" [anon:") || names(b" /anon_hugepage")
 }
 
 /// `start-end perms offset major:minor inode path`, where the path may hold blanks and may be missing.
@@ -202,6 +266,41 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert!(maps[2].shared);
     }
 
+    /// The text of a program was moved to memory, all of it or a part.
+    #[test]
+    fn files_around_executable_memory_are_kept() {
+        let files = |maps: &str| -> Vec<String> {
+            let maps = parse_maps(1, maps.as_bytes());
+            let files = maps.iter().filter(|mmap| mmap.path.contains("/app"));
+            files.map(|mmap| format!("{:x}", mmap.start.0)).collect()
+        };
+        let line = |start: u64, perms: &str, name: &str| {
+            format!("{start:x}-{:x} {perms} 00000000 fe:00 5 {name}\n", start + 0x1000)
+        };
+        let whole = [
+            line(0x1000, "r--p", "/app"),
+            line(0x2000, "r-xp", ""),
+            line(0x3000, "r-xp", "/anon_hugepage (deleted)"),
+            line(0x4000, "r--p", "/app"),
+            line(0x5000, "rw-p", "/app"),
+        ];
+        assert_eq!(files(&whole.concat()), ["1000", "4000"]);
+        let part = [
+            line(0x1000, "r--p", "/app"),
+            line(0x2000, "r-xp", "/app"),
+            line(0x3000, "rwxp", "[anon:text]"),
+            line(0x4000, "rw-p", "[heap]"),
+            line(0x5000, "r--p", "/app"),
+        ];
+        assert_eq!(files(&part.concat()), ["2000", "5000"]);
+        let none = [
+            line(0x1000, "r--p", "/app"),
+            line(0x2000, "r-xp", "[vdso]"),
+            line(0x3000, "r--p", "/app"),
+        ];
+        assert!(files(&none.concat()).is_empty());
+    }
+
     #[test]
     fn garbage_and_odd_paths() {
         assert!(parse_maps(1, b"").is_empty());
@@ -220,7 +319,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     fn a_giant_table_is_truncated_after_a_whole_line() {
         let line = format!("1000-2000 r-xp 00000000 fe:00 5 /{}\n", "x".repeat(4000));
         let maps = read_maps(1, Repeated(line.as_bytes(), 0)).expect("no error");
-        assert_eq!(maps.mappings.len(), (16 << 20) / line.len());
+        assert_eq!(maps.mappings.len(), (16 << 20) / (line.len() - 1));
         assert!(maps.mappings.iter().all(|m| m.path.len() == 4001));
         assert!(!maps.whole);
     }

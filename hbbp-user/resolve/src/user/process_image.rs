@@ -2,6 +2,7 @@
 //!
 //! A process runs several programs in its life: each is an image of its own, with a number that is unique in a run.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::cgroups::Membership;
@@ -89,9 +90,19 @@ impl ProcessImage {
         self.mappings.find(at, time)
     }
 
+    /// The mappings that share addresses with a range.
+    pub(super) fn within(&self, range: &Range<Va>) -> impl Iterator<Item = &ImageMapping> {
+        self.mappings.within(range)
+    }
+
     /// Its mappings; one may be there several times.
     pub(crate) fn mappings(&self) -> impl Iterator<Item = &ImageMapping> {
         self.mappings.iter()
+    }
+
+    /// The nearest of its mappings around a range, as many on each side.
+    pub(super) fn around(&self, range: &Range<Va>, n: usize) -> impl Iterator<Item = &ImageMapping> {
+        self.mappings.around(range, n)
     }
 
     /// Whether this byte of a file is, or was, mapped at an address.

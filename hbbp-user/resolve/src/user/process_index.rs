@@ -124,8 +124,7 @@ impl ProcessIndex {
         match &timed.record {
             // The kernel speaks of itself as the last process, and of those outside of our pid namespace as process 0.
             Record::Mmap(mmap) if 0 < mmap.pid && mmap.pid < u32::MAX => {
-                self.note_remapped(mmap, time);
-                self.note_replaced(mmap, time);
+                self.note_before(mmap, time);
                 self.map(mmap, time);
             }
             Record::Comm { pid, tid, comm, exec } => self.comm(*pid, *tid, comm, *exec, time),

@@ -222,6 +222,86 @@ fn memory_follows_the_live_processes() {
     println!("264 000 records took {:?}", begin.elapsed());
 }
 
+/// What a process of the model runs: its name, and the file at each page.
+type Model = (String, [Option<u32>; PAGES]);
+
+/// Pages of the model.
+const PAGES: usize = 24;
+
+/// A change of a process of the model.
+#[derive(Clone, Debug)]
+enum Change {
+    Map { first: usize, len: usize, file: u32 },
+    Exec,
+    Fork(u32),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (0..PAGES - 1, 1..9usize, 0..4u32).prop_map(|(first, len, file)| Change::Map {
+            first,
+            len: len.min(PAGES - first),
+            file,
+        }),
+        1 => Just(Change::Exec),
+        1 => (1..4u32).prop_map(Change::Fork),
+    ]
+}
+
+proptest! {
+    /// Programs begin, fork, and map files over others. An address belongs at each time to the file that was there. And it is known
+    /// when another file came to an address, so that counts can be split then.
+    #[test]
+    fn addresses_belong_to_what_was_there(changes in prop::collection::vec((1..4u32, change()), 1..40)) {
+        let mut now: HashMap<u32, Model> = (1..4).map(|pid| (pid, ("first".to_owned(), [None; PAGES]))).collect();
+        let mut index = index(now.keys().map(|pid| (1, exec(*pid, "first"))).collect());
+        let (mut history, mut replaced) = (Vec::new(), Vec::new());
+        for ((pid, change), time) in changes.into_iter().zip(2u64..) {
+            let Some(model) = now.get_mut(&pid) else {
+                unreachable!()
+            };
+            let record = match change {
+                Change::Map { first, len, file } => {
+                    let pages = &mut model.1[first..first + len];
+                    if pages.iter().flatten().any(|before| *before != file) {
+                        replaced.push(time);
+                    }
+                    pages.fill(Some(file));
+                    // Each file is always mapped at the same distance.
+                    let start = first as u64 * 0x1000;
+                    let mut record = map(pid, start, len as u64 * 0x1000, &format!("/f{file}"));
+                    if let Record::Mmap(mmap) = &mut record {
+                        mmap.offset = FileOff(start);
+                    }
+                    record
+                }
+                Change::Exec => {
+                    *model = (format!("p{time}"), [None; PAGES]);
+                    exec(pid, &model.0)
+                }
+                Change::Fork(child) if child == pid => continue,
+                Change::Fork(child) => {
+                    let copy = model.clone();
+                    now.insert(child, copy);
+                    fork(child, pid)
+                }
+            };
+            index.apply(&Timed { time, record });
+            history.push((time, now.clone()));
+        }
+        for (time, models) in &history {
+            for (pid, (name, pages)) in models {
+                for (page, file) in pages.iter().enumerate() {
+                    let file = file.map(|file| format!("/f{file}"));
+                    let expected = file.as_deref().map(|file| (name.as_str(), file));
+                    prop_assert_eq!(at(&index, *pid, *time, page as u64 * 0x1000 + 7), expected);
+                }
+            }
+        }
+        prop_assert_eq!(index.take_replaced(), replaced);
+    }
+}
+
 proptest! {
     #[test]
     fn an_image_is_the_same_while_it_is_said_to_be(
