@@ -26,6 +26,9 @@ use hbbp_model::snapshot::Snapshot;
 use hbbp_model::streams::ThreadCounts;
 use hbbp_resolve::kernel::space::TextHistory;
 
+/// Note that an interval ended late. Its duration says how much.
+const LATE: &str = "an interval was longer than planned: this machine was too busy to end it in time";
+
 /// What to record.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -183,7 +186,8 @@ impl Intervals {
                 return last;
             }
         }
-        let snapshot = recording.session.take()?;
+        let mut snapshot = recording.session.take()?;
+        snapshot.run.notes.extend(late(snapshot.run.duration, length));
         self.began = Instant::now();
         self.recording = Some(recording);
         Ok(snapshot)
@@ -199,6 +203,12 @@ impl Iterator for Intervals {
         let recording = self.recording.take()?;
         Some(self.measure(recording).map_err(advised))
     }
+}
+
+/// The note on an interval of this many ns that was planned to have this length, at most, and lasted a fifth longer.
+fn late(duration: u64, planned: Duration) -> Option<String> {
+    let beyond = Duration::from_nanos(duration).saturating_sub(planned);
+    (planned / 5 < beyond).then(|| LATE.to_owned())
 }
 
 /// The error with what helps against it.
@@ -290,4 +300,20 @@ fn raise_file_limit() {
         ..limit
     };
     let _ = setrlimit(Resource::Nofile, raised);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_that_end_late_say_so() {
+        let said = |ms: u64, planned| late(ms * 1_000_000, Duration::from_secs(planned));
+        assert_eq!(
+            [5_000, 6_000, 4_000, 0].map(|ms| said(ms, 5)),
+            [None, None, None, None]
+        );
+        assert_eq!(said(6_013, 5).as_deref(), Some(LATE));
+        assert_eq!((said(6_013, 60), said(73_000, 60).as_deref()), (None, Some(LATE)));
+    }
 }

@@ -7,8 +7,8 @@
 //!
 //! Where samples have only the least part left and all together still takes more, what is done again and again is done less
 //! often ([`Control::pace`]). It begins with the slowest: in the first minute every text and every name is new.
-//! Where that is not enough either, intervals become longer ([`Control::lengthening`]): what each one costs to resolve, write, merge
-//! and estimate is then spent less often.
+//! Where that is not enough either, intervals become longer ([`Control::lengthening`]) and have no more samples than before: what each
+//! interval and each sample costs to resolve, write and merge is then spent less often.
 //!
 //! The target is [`AIM`] of the budget, or less: no future minute may take more than [`LIMIT`] of the budget at a constant rate,
 //! and a minute includes what was spent in it already.
@@ -58,8 +58,8 @@ const AIM: f64 = 0.7;
 /// The part of the budget that no minute is planned to exceed.
 const LIMIT: f64 = 0.8;
 
-/// The part of the target that samples may take in any case: a daemon whose user space left nothing for samples would be useless
-/// as well.
+/// The part of the target that samples may take in any case, in an interval of the requested length: a daemon whose user space left
+/// nothing for samples would be useless as well.
 const SAMPLES: f64 = 0.25;
 
 /// The time over which a budget is kept, in ns.
@@ -136,7 +136,7 @@ impl Control {
         let (last, before) = self.seen;
         self.note(now, spent);
         // What user space leaves, and a part that it cannot use.
-        let least = SAMPLES * AIM * self.budget;
+        let least = self.least();
         let planned = (self.aim(now) - self.user).max(least) * now.saturating_sub(last) as f64;
         self.excess.2 += since(spent.sampling, before.sampling) - planned;
         if self.excess.2 <= 0.0 {
@@ -171,7 +171,7 @@ impl Control {
         // Where all of the minute has been spent, only the longest step is left.
         let ratio = rate / self.aim(now).max(self.budget / 1e3);
         let is_settled = std::mem::replace(&mut self.settled, !was_urgent) && !was_urgent;
-        let of_samples = sampling / (SAMPLES * AIM * self.budget);
+        let of_samples = sampling / self.least();
         // A minute is not made up for by longer intervals.
         let of_budget = rate / (AIM * self.budget);
         let has_spared_all = of_samples <= LEAST || MOST <= self.scale;
@@ -181,6 +181,7 @@ impl Control {
             } else if 1.0 < of_budget && is_settled && self.lengthening < LONGEST {
                 self.lengthening *= 2;
                 self.settled = false;
+                self.scale = (self.scale * (2.0 * of_samples).clamp(1.0, 2.0)).min(MOST);
                 return self.scale;
             }
         } else if ratio < SLACK && is_settled && 1 < self.lengthening.max(self.pace) {
@@ -204,6 +205,11 @@ impl Control {
         self.settled &= scale.to_bits() == self.scale.to_bits();
         self.scale = scale;
         scale
+    }
+
+    /// What samples may take in any case, in ns for each ns: a longer interval has as many of them.
+    fn least(&self) -> f64 {
+        SAMPLES * AIM * self.budget / f64::from(self.lengthening)
     }
 
     /// Adds what was spent since the last time to the minute.

@@ -132,8 +132,30 @@ impl Keeper {
         Ok(encode_runs(&runs, Compression::Fast)?)
     }
 
-    /// Writes an interval, or lets it wait; then merges and removes what is due.
-    pub(super) fn keep(&mut self, mut snapshot: Snapshot) {
+    /// Writes an interval, or lets it wait; then estimates the mix of the metrics, merges and removes what is due.
+    pub(super) fn keep(&mut self, snapshot: Snapshot) {
+        let written = self.save(snapshot);
+        if let Some(feed) = &mut self.feed
+            && !written.is_empty()
+        {
+            feed.estimate(written);
+        }
+        if let Err(error) = self.tidy() {
+            tell(&format!(
+                "cannot look after {}: {error:#}",
+                self.folder.path().display()
+            ));
+        }
+    }
+
+    /// Writes an interval, or lets it wait, and no more, as the daemon ends: on a busy machine an estimate takes minutes, and whoever
+    /// asked for the end kills what does not. The next daemon merges and removes.
+    pub(super) fn keep_last(&mut self, snapshot: Snapshot) {
+        self.save(snapshot);
+    }
+
+    /// Writes an interval and what waits, or lets it wait. Returns what was written.
+    fn save(&mut self, mut snapshot: Snapshot) -> Vec<Snapshot> {
         snapshot.join_images(MOST_IMAGES);
         self.host = Some(snapshot.run.host.name.clone());
         if let Some(feed) = &self.feed {
@@ -141,7 +163,7 @@ impl Keeper {
         }
         self.add(snapshot);
         let Some((name, runs)) = self.waiting.take() else {
-            return;
+            return Vec::new();
         };
         let n_intervals = name.last - name.first + 1;
         match self.write(&name, &runs, Compression::Fast) {
@@ -152,9 +174,7 @@ impl Keeper {
                     ));
                 }
                 self.counters.add(Counter::SegmentsWritten, 1);
-                if let Some(feed) = &mut self.feed {
-                    feed.estimate(runs);
-                }
+                runs
             }
             Err(error) => {
                 if n_intervals == 1 {
@@ -164,13 +184,8 @@ impl Keeper {
                 }
                 self.counters.add(Counter::WriteFailures, 1);
                 self.waiting = Some((name, runs));
+                Vec::new()
             }
-        }
-        if let Err(error) = self.tidy() {
-            tell(&format!(
-                "cannot look after {}: {error:#}",
-                self.folder.path().display()
-            ));
         }
     }
 

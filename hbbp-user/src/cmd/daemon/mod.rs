@@ -104,7 +104,7 @@ pub(crate) fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         options.folder.display()
     ));
     tell(&format!("keeps {kept}"));
-    let mut waiting = interrupt.clone();
+    let (mut waiting, ending) = (interrupt.clone(), interrupt.clone());
     let pause = |time| {
         waiting.pause(time);
         if waiting.happened() {
@@ -119,7 +119,10 @@ pub(crate) fn daemon(options: &DaemonOptions) -> anyhow::Result<Vec<String>> {
         is_private: options.listen.as_ref().is_some_and(Listen::is_private),
         counters: &counters,
     };
-    beside.run(|deliver| collect(first, open, deliver, pause, &counters))?;
+    beside.run(
+        move || ending.happened(),
+        |deliver| collect(first, open, deliver, pause, &counters),
+    )?;
     Ok(counters.sentences())
 }
 
@@ -145,9 +148,11 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// Collects, and hands to the other threads what is delivered. What `collecting` returns is dropped when all is written.
+    /// Collects, and hands to the other threads what is delivered, until the daemon is ending. What `collecting` returns is dropped
+    /// when all is written.
     fn run<M>(
         self,
+        is_ending: impl Fn() -> bool + Send,
         collecting: impl FnOnce(&mut dyn FnMut(Snapshot) -> ControlFlow<()>) -> M,
     ) -> anyhow::Result<()> {
         let Self { keeper, counters, .. } = self;
@@ -170,7 +175,7 @@ impl Beside<'_> {
             });
             let keeping = named("segments").spawn_scoped(scope, move || {
                 privileges::limit_thread()?;
-                keep_all(keeper, received)
+                keep_all(keeper, received, is_ending)
             });
             let started = serving.transpose().and_then(|serving| Ok((serving, keeping?)));
             if started.is_err() {
@@ -203,9 +208,14 @@ fn ended(thread: ScopedJoinHandle<'_, anyhow::Result<()>>, what: &str) -> anyhow
     ended.map_err(|_| anyhow!("the thread of the {what} ended unexpectedly"))?
 }
 
-fn keep_all(mut keeper: Keeper, received: Receiver<Work>) -> anyhow::Result<()> {
+fn keep_all(
+    mut keeper: Keeper,
+    received: Receiver<Work>,
+    is_ending: impl Fn() -> bool,
+) -> anyhow::Result<()> {
     for work in received {
         match work {
+            Work::Keep(snapshot) if is_ending() => keeper.keep_last(*snapshot),
             Work::Keep(snapshot) => keeper.keep(*snapshot),
             Work::Profile(request) => {
                 let profile = keeper.profile(request.seconds);
@@ -274,7 +284,7 @@ mod tests {
             assert!(deliver(last).is_continue());
             Measuring { folder, seen }
         };
-        beside.run(collecting).unwrap();
+        beside.run(|| false, collecting).unwrap();
         assert_eq!(torn_down.recv().unwrap(), 1);
     }
 }

@@ -178,10 +178,14 @@ fn what_user_space_takes_leaves_samples_their_part() {
         fixed: 3.0,
         ..steady(1.0)
     };
-    let course = plant.run(600);
-    let scale = course.scales.last().unwrap().0;
-    let samples = 1.0 / scale;
-    assert!((0.9..1.5).contains(&(samples / (SAMPLES * AIM))), "{scale}");
+    let course = plant.run(3_600);
+    // An interval has as many samples as one of the requested length in which they take their part.
+    let (scale, length) = *course.scales.last().unwrap();
+    let samples = length as f64 / MINUTE as f64 / scale;
+    assert!(
+        (0.9..1.5).contains(&(samples / (SAMPLES * AIM))),
+        "{scale}, {length}"
+    );
     // Short intervals would cost user space even more.
     let early = course.scales.iter().filter(|it| it.1 < 60 * SECOND).count();
     assert!(early < 4, "{:?}", course.scales);
@@ -307,4 +311,26 @@ fn intervals_become_longer_where_periods_are_longest() {
     assert_eq!(course.scales.last().unwrap().0.to_bits(), MOST.to_bits());
     let longest = course.scales.iter().map(|it| it.1).max().unwrap() / SECOND;
     assert!(10 <= longest, "{longest}");
+}
+
+/// Names and text of samples cost more than taking them: longer intervals alone would not help.
+#[test]
+fn longer_intervals_have_as_many_samples_as_before() {
+    for interval in [5, 10, 60] {
+        let busy = Plant {
+            fixed: 0.3,
+            per_sample: 5.0,
+            interval,
+            ..steady(2.0)
+        };
+        let course = busy.run(14_400);
+        let last = last_minutes(&course);
+        assert!((0.3..=1.0).contains(&last), "{interval} s: {last}");
+        // Samples of an interval, as the time in which the same number comes at the first period.
+        let n_samples = |(scale, length): &(f64, u64)| *length as f64 / scale;
+        let least = SAMPLES * AIM / 2.0 * (interval * SECOND) as f64;
+        let whole = course.scales.iter().filter(|it| interval * SECOND <= it.1);
+        let fewest = whole.map(n_samples).fold(f64::INFINITY, f64::min);
+        assert!(0.4 * least <= fewest, "{interval} s: {fewest} of {least}");
+    }
 }

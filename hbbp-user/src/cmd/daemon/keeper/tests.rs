@@ -1,13 +1,13 @@
 //! Segments are kept, merged and removed for what they hold.
 
+mod mix;
+
 use std::ops::Range;
 use std::time::Duration;
 
-use super::super::metrics::Form;
 use super::*;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{Interval, Module, ModuleIdx, ModuleKind, Process, Text};
-use hbbp_testing::program;
 
 /// Bytes that do not compress, different for each seed.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -304,58 +304,4 @@ fn foreign_files_are_counted_as_they_come() {
     std::fs::remove_file(made.path().join("b.txt")).unwrap();
     keeper.tidy().unwrap();
     assert_eq!(foreign(), 2);
-}
-
-/// Ten seconds of samples, from this time on in tens of seconds.
-fn ten_seconds(n: u64) -> Snapshot {
-    const TEN: u64 = 10_000_000_000;
-    let mut snapshot = program::clocked();
-    (snapshot.run.started, snapshot.run.duration) = (n * TEN, TEN);
-    (snapshot.intervals[0].start, snapshot.intervals[0].end) = (n * TEN, (n + 1) * TEN);
-    snapshot
-}
-
-/// The sum of all lines of a text that begin so.
-fn sum_of(text: &str, prefix: &str) -> f64 {
-    let lines = text.lines().filter(|line| line.starts_with(prefix));
-    let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-    values.sum()
-}
-
-/// The first interval is estimated at once, and then those of a minute together; nothing is lost or counted twice.
-#[test]
-fn mix_of_the_metrics_is_estimated_once_a_minute() {
-    let made = tempfile::tempdir().unwrap();
-    let counters = Arc::new(Counters::default());
-    let metrics = Arc::new(Metrics::new(Duration::from_secs(10), Arc::clone(&counters)).unwrap());
-    let folder = Folder::open(made.path()).unwrap();
-    let shown = Some(Arc::clone(&metrics));
-    let mut keeper = Keeper::open(folder, Limits::default(), 64 << 20, counters, shown).unwrap();
-    let alone = {
-        let metrics = Metrics::new(Duration::from_secs(10), Arc::default()).unwrap();
-        metrics.estimate(&ten_seconds(0));
-        sum_of(&metrics.text(Form::OpenMetrics).unwrap(), "hbbp_mix_total{")
-    };
-    assert!(0.0 < alone);
-    let mut ends = BTreeSet::new();
-    for n in 0..70 {
-        keeper.keep(ten_seconds(n));
-        let text = metrics.text(Form::OpenMetrics).unwrap();
-        let measured = 10.0 * (n + 1) as f64;
-        assert_eq!(sum_of(&text, "hbbp_measured_seconds_total"), measured);
-        let end = sum_of(&text, "hbbp_mix_end_time_seconds");
-        ends.insert(end.to_bits());
-        for prefix in ["hbbp_mix_total{", "hbbp_cgroup_mix_total{"] {
-            let (sum, expected) = (sum_of(&text, prefix), end / 10.0 * alone);
-            assert!((sum - expected).abs() < 1e-6 * sum, "{n}: {prefix} {sum}");
-        }
-    }
-    // The wait is as long as the first estimate was costly: one to ten minutes.
-    let ends: Vec<f64> = ends.into_iter().map(f64::from_bits).collect();
-    assert_eq!(ends[0], 10.0);
-    let waits = ends.windows(2).map(|pair| pair[1] - pair[0]);
-    assert!(
-        1 < ends.len() && waits.clone().all(|wait| (60.0..=600.0).contains(&wait)),
-        "{ends:?}"
-    );
 }

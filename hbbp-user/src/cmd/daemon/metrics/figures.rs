@@ -31,6 +31,8 @@ pub(super) struct Figures {
     time: Family<TimeLabels, Amount>,
     period: Family<EventLabels, Level>,
     measured: Amount,
+    /// The part of it that the mix leaves out.
+    left_out: Amount,
     build: Family<BuildLabels, Level>,
     own: Own,
     interval: Interval,
@@ -157,6 +159,12 @@ impl Figures {
         seconds(registry, "measured", "Time that was measured", &self.measured);
         seconds(
             registry,
+            "mix_left_out",
+            "Measured time that mix, mix_time and cgroup_mix leave out, as estimating it would take more than a tenth of the CPU budget",
+            &self.left_out,
+        );
+        seconds(
+            registry,
             "own_cpu",
             "CPU time of the daemon and its workers",
             &self.own.cpu,
@@ -235,6 +243,11 @@ impl Figures {
             let end = snapshot.run.started.saturating_add(lasted);
             self.interval.last_estimated.set(end as f64 / S);
         }
+    }
+
+    /// Adds measured time that the mix leaves out.
+    pub(super) fn leave_out(&self, measured: Duration) {
+        self.left_out.inc_by(measured.as_secs_f64());
     }
 
     /// Adds what was counted in an interval.

@@ -102,6 +102,11 @@ impl Metrics {
         state.cgroups.add(&by_cgroup);
     }
 
+    /// Notes measured time that the mix leaves out.
+    pub(super) fn leave_out(&self, measured: Duration) {
+        self.state().figures.leave_out(measured);
+    }
+
     /// The text of all metrics.
     pub(super) fn text(&self, form: Form) -> Result<String, fmt::Error> {
         let mut text = String::new();
