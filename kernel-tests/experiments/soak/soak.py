@@ -9,6 +9,7 @@ one failed. Standard library only."""
 
 import argparse
 import calendar
+import concurrent.futures
 import json
 import os
 import re
@@ -52,6 +53,9 @@ class Daemon:
         self.child = subprocess.Popen([program, *args, *more], stderr=self.log, stdout=subprocess.DEVNULL)
         self.marks = []
         self.threads = {}
+        # Length, size and notes to come of each segment of one interval, before it is merged, and where links of the long ones are.
+        self.seen = {}
+        self.linked = tempfile.mkdtemp(prefix=f"soak-{interval}s-long-")
 
     def metrics(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
@@ -78,6 +82,18 @@ class Daemon:
                 name, fields = stat.read().split("(", 1)[1].rsplit(") ", 1)
             times = fields.split()
             self.threads[name] = self.threads.get(name, 0.0) + sum(map(int, times[11:13])) / TICKS
+
+    def look_at_segments(self, program, reader):
+        """Notes new segments. What long ones say is read beside the rest: it takes minutes on a busy machine."""
+        for begin, length, first, last, path, size in segments(self.dir):
+            if first != last or first in self.seen or time.time() - 1 <= begin + length:
+                continue
+            notes = None
+            if 1.2 * self.interval < length:
+                link = os.path.join(self.linked, os.path.basename(path))
+                os.link(path, link)
+                notes = reader.submit(notes_of, program, link)
+            self.seen[first] = (length, size, notes)
 
     def stop(self):
         """Ends it as a service manager does; returns the exit code and when it was asked to."""
@@ -122,6 +138,12 @@ def report(program, path):
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
+def notes_of(program, path):
+    """What a profile warns of, as text."""
+    found = report(program, path)
+    return json.dumps(found and found["warnings"])
+
+
 class Verdict:
     def __init__(self):
         self.failed = 0
@@ -131,7 +153,7 @@ class Verdict:
         print(f"{'ok    ' if holds else 'FAILED'} {what}", flush=True)
 
 
-def judge(verdict, program, daemon, ended, folder_seen):
+def judge(verdict, program, daemon, ended):
     code, asked = ended
     who = f"{daemon.interval} s:"
     said = daemon.said()
@@ -142,9 +164,10 @@ def judge(verdict, program, daemon, ended, folder_seen):
     last = all_segments[-1]
     verdict(abs(last[0] + last[1] - asked) < 3, f"{who} last interval ends {last[0] + last[1] - asked:+.2f} s from SIGTERM")
 
-    long = [length for length, notes in folder_seen.values() if 1.2 * daemon.interval < length]
-    told = [length for length, notes in folder_seen.values() if 1.2 * daemon.interval < length and "interval" in notes and "longer" in notes]
-    lengths = sorted(length for length, _ in folder_seen.values())
+    seen = daemon.seen.values()
+    long = [notes.result() for _, _, notes in seen if notes]
+    told = [notes for notes in long if "interval" in notes and "longer" in notes]
+    lengths = sorted(length for length, _, _ in seen)
     middle = lengths[len(lengths) // 2] if lengths else 0
     verdict(len(long) == len(told), f"{who} {len(long)} of {len(lengths)} intervals longer than 1.2 times, {len(told)} say so; median {middle:.1f} s, longest {lengths[-1]:.1f} s")
 
@@ -178,6 +201,8 @@ def judge(verdict, program, daemon, ended, folder_seen):
         verdict(final <= 1.25 * second + 4, f"{who} resident memory {second:.1f} MiB, then {final:.1f} MiB")
     covered = last[0] + last[1] - all_segments[0][0]
     size = sum(it[5] for it in all_segments)
+    written = sum(size for _, size, _ in seen)
+    print(f"       {who} {written / 2**20:.1f} MiB were written: {written / covered * 86400 / 1e9:.2f} GB a day unmerged")
     print(f"       {who} {size / 2**20:.1f} MiB in {covered:.0f} s: {size / covered * 86400 / 1e9:.2f} GB a day as it is now (of {len(all_segments)} segments)")
     for line in said.splitlines()[-12:]:
         print(f"       {who} said: {line}")
@@ -204,8 +229,7 @@ def main():
     again = [f"while :; do {command}; sleep 1; done" for command in args.beside]
     beside += [shell(command, preexec_fn=as_nobody) for command in again]
     beside += [shell(f"while :; do sleep 60; {command}; done") for command in args.beside_root]
-    # Length and notes of each segment of one interval, before it is merged.
-    seen = [{} for _ in daemons]
+    reader = concurrent.futures.ThreadPoolExecutor(1)
     try:
         start = time.time()
         next_mark = start
@@ -214,12 +238,8 @@ def main():
                 next_mark += 60
                 for daemon in daemons:
                     daemon.mark()
-            for daemon, known in zip(daemons, seen):
-                for begin, length, first, last, path, _ in segments(daemon.dir):
-                    if first == last and first not in known and begin + length < time.time() - 1:
-                        is_long = 1.2 * daemon.interval < length
-                        found = report(args.program, path) if is_long else None
-                        known[first] = (length, json.dumps(found and found["warnings"]))
+            for daemon in daemons:
+                daemon.look_at_segments(args.program, reader)
             time.sleep(2)
         for daemon in daemons:
             daemon.mark()
@@ -235,8 +255,8 @@ def main():
             if daemon.child.poll() is None:
                 daemon.child.kill()
     verdict = Verdict()
-    for daemon, end, known in zip(daemons, ended, seen):
-        judge(verdict, args.program, daemon, end, known)
+    for daemon, end in zip(daemons, ended):
+        judge(verdict, args.program, daemon, end)
     sys.exit(1 if verdict.failed else 0)
 
 

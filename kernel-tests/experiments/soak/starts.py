@@ -71,8 +71,7 @@ def main():
         for done in concurrent.futures.as_completed(each):
             is_well, what = done.result()
             failed += not is_well
-            if not is_well:
-                print("FAILED", what, flush=True)
+            print(f"ok     {what.split(':', 1)[0]}" if is_well else f"FAILED {what}", flush=True)
     print(f"{args.times - failed} of {args.times} daemons ended well")
     sys.exit(1 if failed else 0)
 
