@@ -41,7 +41,7 @@ fn tell(ctx: &RawTracePointContext, what: u64) {
         return;
     };
     let at: *mut ModuleEvent = event.as_mut_ptr();
-    // SAFETY: the reservation holds a ModuleEvent, which is written here as a whole or zeroed by the helper.
+    // SAFETY: a ModuleEvent has room. What the helper does not write keeps what the ring held: no byte of a `struct module`.
     let failed = unsafe {
         addr_of_mut!((*at).time).write(bpf_ktime_get_ns());
         addr_of_mut!((*at).what).write(what);
