@@ -22,6 +22,12 @@ pub fn harmless(name: &str) -> String {
     name.chars().map(replaced).collect()
 }
 
+/// A name in HTML, SVG or XML, as text or in quotes: harmless, and no markup.
+pub fn markup(name: &str) -> String {
+    let escaped = harmless(name).replace('&', "&amp;").replace('"', "&quot;");
+    escaped.replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// A name in a cell of CSV: harmless, and nothing that a spreadsheet computes, which begins with one of `=+-@`. Such a name gets an
 /// apostrophe in front (OWASP, "CSV Injection").
 pub fn csv_name(name: &str) -> String {
@@ -108,6 +114,14 @@ mod tests {
 
     /// An escape sequence, a bell, line ends, a C1 control, a mark of direction, and a character beyond 16 bits.
     const HOSTILE: &str = "a\x1b[2Jb\x07\r\n\u{9b}\u{202e}\u{e0001}c\"\\é漢";
+
+    #[test]
+    fn names_in_pages_are_no_markup() {
+        assert_eq!(
+            markup("<b a=\"1\">&lt;\x1b\u{202e}"),
+            "&lt;b a=&quot;1&quot;&gt;&amp;lt;\u{fffd}\u{fffd}"
+        );
+    }
 
     #[test]
     fn names_in_csv_are_no_formulas() {

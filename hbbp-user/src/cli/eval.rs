@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::format::{TEXT_OR_JSON, one_of};
+use super::format::{ERRORS_FORMATS, one_of};
 use super::report::{LookArgs, RuleArgs, Top, parse_top};
 use crate::cmd::eval::EvalOptions;
 use hbbp_analysis::eval::{Level, Sampling};
-use hbbp_output::report::TextOrJson;
+use hbbp_output::report::ErrorsFormat;
 
 #[derive(Debug, Args)]
 pub(super) struct EvalArgs {
@@ -41,8 +41,10 @@ pub(super) struct EvalArgs {
     #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = parse_top)]
     top: Top,
     /// Output format.
-    #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
-    format: TextOrJson,
+    ///
+    /// `html` is a page that draws the errors by mnemonic.
+    #[arg(long, value_parser = one_of(&ERRORS_FORMATS), default_value = "text")]
+    format: ErrorsFormat,
     #[command(flatten)]
     look: LookArgs,
 }

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use hbbp_output::report::top::Tab;
-use hbbp_output::report::{DiffFormat, Format, TextOrJson};
+use hbbp_output::report::{DiffFormat, ErrorsFormat, Format, TextOrJson};
 
 /// A value and its name on the command line.
 type Named<T> = (&'static str, T);
@@ -19,6 +19,12 @@ pub(super) const DIFF_FORMATS: [Named<DiffFormat>; 3] = [
     ("text", DiffFormat::Text),
     ("json", DiffFormat::Json),
     ("csv", DiffFormat::Csv),
+];
+
+pub(super) const ERRORS_FORMATS: [Named<ErrorsFormat>; 3] = [
+    ("text", ErrorsFormat::Text),
+    ("json", ErrorsFormat::Json),
+    ("html", ErrorsFormat::Html),
 ];
 
 pub(super) const TEXT_OR_JSON: [Named<TextOrJson>; 2] =

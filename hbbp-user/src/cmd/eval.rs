@@ -11,7 +11,7 @@ use hbbp_estimate::stages::Stage;
 use hbbp_model::advice::Advised;
 use hbbp_model::profile::{self, Output};
 use hbbp_model::snapshot::Process;
-use hbbp_output::report::{Errors, Look, TextOrJson, write_pairs};
+use hbbp_output::report::{Errors, ErrorsFormat, Look, write_pairs};
 
 /// What to compare, and how to show it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct EvalOptions {
     /// Limit of groups and of mnemonics; `None` for all.
     pub top: Option<usize>,
     /// The form of the comparison.
-    pub format: TextOrJson,
+    pub format: ErrorsFormat,
     /// How text looks.
     pub look: Look,
 }

@@ -12,7 +12,7 @@ use crate::elf::write_loop;
 use crate::run::{Folder, hbbp};
 use crate::writer::{Attr, File, mmap2, stack, stack_at, taken, turns};
 
-const BASE: u64 = 0x55_0000_0000;
+pub(crate) const BASE: u64 = 0x55_0000_0000;
 
 /// What five stacks of period 1000 with the five streams of [`turns`] represent, by address and by mnemonic.
 const ADDRESSES: [(u64, &str, u64); 6] = [
@@ -37,7 +37,7 @@ fn profile(folder: &Folder) -> (String, String) {
     (target.to_owned(), program)
 }
 
-fn eval(profile: &str, reference: &Path) -> Value {
+pub(crate) fn eval(profile: &str, reference: &Path) -> Value {
     let reference = reference.to_str().unwrap();
     let ran = hbbp(&[
         "eval",
@@ -61,7 +61,7 @@ fn errors(found: &Value) -> (f64, f64, Option<f64>) {
 }
 
 /// Lines of the counts, repeated `times` times.
-fn lines(times: u64, line: impl Fn(u64, &str, u64) -> String) -> String {
+pub(crate) fn lines(times: u64, line: impl Fn(u64, &str, u64) -> String) -> String {
     let each = ADDRESSES.iter().map(|(at, name, n)| line(*at, name, n * times));
     each.collect()
 }
@@ -73,7 +73,7 @@ fn callgrind(object: &str, times: u64) -> String {
     format!("{head}\nob=(1) {object}\nfn=(1) f\n{costs}calls=1000 0x1010\n0x1009 0 1000\n")
 }
 
-fn mix(times: u64) -> String {
+pub(crate) fn mix(times: u64) -> String {
     let name = |name: &str| match name {
         "JNE" => "JNZ".to_owned(),
         "CALL" | "RET" => format!("{name}_NEAR"),

@@ -8,7 +8,7 @@ use crate::run::{export, hbbp, lines};
 use crate::skip::skip;
 
 /// The recordings; without them a test skips itself.
-fn recordings() -> Option<PathBuf> {
+pub(crate) fn recordings() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/recordings");
     if folder.is_dir() {
         return Some(folder);

@@ -12,6 +12,7 @@ mod files;
 mod filter;
 mod fuzz;
 mod genuine;
+mod hottest;
 mod kernel;
 mod mixed;
 mod packed;

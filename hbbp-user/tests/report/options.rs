@@ -188,7 +188,7 @@ fn formats_that_cannot_be_printed_are_refused() {
         (&["diff", "a", "b"][..], "html", "text, json, csv"),
         (&["annotate", "a", "main"], "html", "text, json"),
         (&["annotate", "a", "main"], "csv", "text, json"),
-        (&["eval", "--reference", "b", "a"], "csv", "text, json"),
+        (&["eval", "--reference", "b", "a"], "csv", "text, json, html"),
         (&["check"], "html", "text, json"),
         (&["report", "a"], "xml", "text, json, csv, html"),
     ] {

@@ -31,6 +31,8 @@ pub struct Evaluation {
     pub stacks: f64,
     /// How near the estimates of executions are for their standard errors; `None` if that can't be said.
     pub calibration: Option<Calibration>,
+    /// The hottest functions of the reference; none if it has no addresses.
+    pub hottest: HottestFunctions,
 }
 
 /// Share of the reference from which on a mnemonic is looked at, as a fraction: the errors of rarer ones are those of chance.
@@ -50,6 +52,27 @@ pub struct Calibration {
     pub functions: u64,
     /// Those of them that are within two standard errors.
     pub functions_within: u64,
+}
+
+/// The hottest functions of the reference.
+#[derive(Clone, Debug, Default)]
+pub struct HottestFunctions {
+    /// At most ten, with their instructions, by falling reference; each was executed.
+    pub functions: Vec<(FunctionKey, Amounts)>,
+    /// The instructions of all functions, by falling reference.
+    pub(super) all: Vec<Amounts>,
+}
+
+/// How a method orders the hottest functions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// The place of each among all functions, from 1; `None` if the method has not seen it. Functions of one amount share a
+    /// place.
+    pub places: Vec<Option<usize>>,
+    /// Spearman's rank correlation of these functions, from -1 to 1; `None` if either side has one amount for all.
+    pub rank_correlation: Option<f64>,
+    /// Whether the hottest functions by the method are these, in this order; functions of one amount may change places.
+    pub is_right: bool,
 }
 
 impl Evaluation {

@@ -14,6 +14,7 @@ mod calibration;
 mod evaluation;
 mod exact;
 mod group;
+mod order;
 mod pairs;
 mod sampling;
 mod sums;
@@ -21,8 +22,8 @@ mod truth;
 
 use crate::mix::{Dimension, Estimated, Query};
 pub use amounts::{Amounts, FunctionKey, Method, UNKNOWN, amount};
-pub use evaluation::{Calibration, Evaluation, LEAST, SAMPLES};
-pub use exact::{AddressCounts, Exact, MnemonicCounts, Names, NoCounts};
+pub use evaluation::{Calibration, Evaluation, HottestFunctions, LEAST, Order, SAMPLES};
+pub use exact::Exact;
 pub use group::{Group, Level};
 use hbbp_estimate::{Rule, Unit};
 use hbbp_model::advice::{Advice, Advised};
@@ -59,6 +60,7 @@ pub fn evaluate(snapshot: &Snapshot, exact: &Exact, rule: &Rule) -> Result<Evalu
         sums.scale_to_reference();
     }
     let mut evaluation = sums.close(&analysis.counts, exact);
+    evaluation.hottest = HottestFunctions::new(&evaluation);
     if unit == Unit::Executions {
         evaluation.calibration = Calibration::of(&analysis.mix, &functions, &evaluation);
     }

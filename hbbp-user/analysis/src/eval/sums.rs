@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::amounts::{Amounts, FunctionKey, NO_TEXT, UNKNOWN, amount};
 use super::block::{Address, blocks_of_reference};
-use super::evaluation::Evaluation;
+use super::evaluation::{Evaluation, HottestFunctions};
 use super::exact::{Exact, Names};
 use super::pairs::Pairs;
 use super::truth::{self, Ran};
@@ -261,6 +261,7 @@ impl<'a> Sums<'a> {
             samples: counts.sampling.n_samples,
             stacks: counts.sampling.n_stacks,
             calibration: None,
+            hottest: HottestFunctions::default(),
         }
     }
 }

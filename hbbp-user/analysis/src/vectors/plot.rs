@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::simpoint::SimPoints;
-use hbbp_model::printable::harmless;
+use hbbp_model::printable::markup;
 
 /// Width of the bars, height of a row, and room for words on the left, in pixels.
 const WIDTH: f64 = 960.0;
@@ -26,8 +26,8 @@ pub fn write_plot(points: &SimPoints, title: &str, out: &mut dyn Write) -> io::R
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">"#
     )?;
-    writeln!(out, "<title>{}</title>", escaped(title))?;
-    writeln!(out, r#"<text x="4" y="15">{}</text>"#, escaped(title))?;
+    writeln!(out, "<title>{}</title>", markup(title))?;
+    writeln!(out, r#"<text x="4" y="15">{}</text>"#, markup(title))?;
     let x = |slice: f64| LEFT + WIDTH * slice / n;
     let y = |cluster: usize| ROW * (cluster as f64 + 1.0);
     let mut from = 0;
@@ -69,13 +69,6 @@ pub fn write_plot(points: &SimPoints, title: &str, out: &mut dyn Write) -> io::R
 
 fn colour(cluster: usize) -> &'static str {
     COLOURS.get(cluster % COLOURS.len()).copied().unwrap_or("#000000")
-}
-
-fn escaped(text: &str) -> String {
-    harmless(text)
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

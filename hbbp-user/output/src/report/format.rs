@@ -25,7 +25,18 @@ pub enum DiffFormat {
     Csv,
 }
 
-/// The form of what has no table for spreadsheets: annotated code, errors against exact counts, findings.
+/// The form of errors against exact counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ErrorsFormat {
+    /// For people: aligned text.
+    Text,
+    /// For programs: all groups, format `hbbp-sys.eval/1`.
+    Json,
+    /// For browsers: a page that draws the errors by mnemonic, as Figures 3 and 4 of the HBBP paper do.
+    Html,
+}
+
+/// The form of what has no table for spreadsheets: annotated code, findings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TextOrJson {
     /// For people.

@@ -83,7 +83,7 @@ impl ReportOptions {
     }
 
     /// Whether some table has threads in it.
-    pub fn asks_thread(&self) -> bool {
+    pub(crate) fn asks_thread(&self) -> bool {
         self.asks(|query| query.asks(Dimension::Thread))
     }
 

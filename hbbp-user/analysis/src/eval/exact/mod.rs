@@ -17,9 +17,9 @@ mod opcodes;
 
 use std::collections::BTreeMap;
 
-pub use counts::{AddressCounts, MnemonicCounts, NoCounts};
+pub(super) use counts::{AddressCounts, MnemonicCounts, NoCounts};
 use hbbp_reference::{Malformed, Reference};
-pub use names::Names;
+pub(super) use names::Names;
 
 /// Exact counts of a run.
 #[derive(Clone, Debug, PartialEq)]

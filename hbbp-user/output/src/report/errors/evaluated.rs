@@ -3,7 +3,7 @@
 use hbbp_analysis::eval::{Evaluation, Group, Level, Sampling, Served, Unserved};
 
 /// A sampling method, and what of the profile serves it.
-pub type SamplingMethod<'a> = (Sampling, Result<Served<'a>, Unserved>);
+pub(crate) type SamplingMethod<'a> = (Sampling, Result<Served<'a>, Unserved>);
 
 /// The errors of all groups of a level.
 #[derive(Debug)]

@@ -1,37 +1,32 @@
 //! The errors by sampling method: those that the profile serves side by side, with what each sampled, and why the others have
 //! none.
 
-use std::io;
-
 use serde::Serialize;
 
 use super::evaluated::{Errors, SamplingMethod};
+use super::notes::Note;
 use crate::report::header::event_in_words;
-use crate::report::page::Page;
 use hbbp_analysis::eval::{Group, Method, Served};
 
 impl Errors<'_> {
-    /// The errors of the sampling methods that the profile serves, what each sampled, and why the others are not served.
-    pub(super) fn sampling(&self, page: &mut Page<'_>) -> io::Result<()> {
-        let served = self.sampling.iter().filter_map(|(method, served)| {
+    /// The sampling methods that the profile serves, each with the estimate that is its own.
+    pub(super) fn served(&self) -> impl Iterator<Item = (&'static str, Method)> {
+        self.sampling.iter().filter_map(|(method, served)| {
             let served = served.as_ref().ok()?;
             Some((method.name(), served.estimate))
-        });
-        let served: Vec<(&str, Method)> = served.collect();
-        if !served.is_empty() {
-            page.heading("Accuracy error over blocks by sampling method, in % of the reference")?;
-            let table = self.group_table(&served, Group::block_error, page.look.demangle);
-            page.table(&table, |_| None)?;
-        }
-        page.line("")?;
-        for (method, served) in self.sampling {
-            let said = match served {
+        })
+    }
+
+    /// What each sampling method sampled, and why the others are not served.
+    pub(super) fn recordings(&self) -> Vec<Note> {
+        let note = |(method, served): &SamplingMethod<'_>| Note {
+            label: method.name(),
+            words: match served {
                 Ok(served) => recording(served),
                 Err(why) => format!("not served: {why}"),
-            };
-            page.entry(&format!("{:<13}  ", method.name()), &said)?;
-        }
-        Ok(())
+            },
+        };
+        self.sampling.iter().map(note).collect()
     }
 }
 

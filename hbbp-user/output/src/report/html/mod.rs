@@ -27,7 +27,7 @@ use hbbp_model::printable::harmless;
 use table::Table;
 
 const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
+pub(super) const STYLE: &str = include_str!("page/page.css");
 /// One function, so that its names stay local; it waits for the data.
 const SCRIPT: &str = concat!(
     "'use strict';\n(async () => {\n",
@@ -88,7 +88,7 @@ fn packed(report: &Report<'_>, demangle: Demangle) -> io::Result<Vec<u8>> {
 }
 
 /// What a content security policy calls the inline script or style (W3C, CSP Level 3, section 2.3.1).
-fn hash(text: &str) -> String {
+pub(super) fn hash(text: &str) -> String {
     BASE64.encode(Sha256::digest(text))
 }
 
