@@ -8,7 +8,7 @@ use crate::genuine::recordings;
 use crate::run::{Folder, hbbp};
 use crate::writer::{File, mmap2, stack, turns};
 
-/// Another place for a program of the same code.
+/// Another address for a program of the same code.
 const OTHER: u64 = 0x66_0000_0000;
 
 /// A profile of two programs of one function each, of which the first has five stacks and the second, whose name is markup, has
@@ -43,7 +43,7 @@ fn of_programs(programs: &[String; 2], times: [u64; 2]) -> String {
 
 /// By the streams the first program is hotter; no addresses were sampled.
 #[test]
-fn order_of_the_hottest_functions_is_compared_with_the_reference() {
+fn order_of_the_hottest_functions_is_compared() {
     let folder = Folder::new();
     let (profile, programs) = two_programs(&folder);
     let order = |reference: &str| eval(&profile, &folder.write("reference", reference))["order"].clone();

@@ -66,12 +66,12 @@ pub struct HottestFunctions {
 /// How a method orders the hottest functions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// The place of each among all functions, from 1; `None` if the method has not seen it. Functions of one amount share a
-    /// place.
+    /// The rank of each among all functions, from 1; `None` if the method has not seen it. Functions of one amount share a
+    /// rank.
     pub places: Vec<Option<usize>>,
     /// Spearman's rank correlation of these functions, from -1 to 1; `None` if either side has one amount for all.
     pub rank_correlation: Option<f64>,
-    /// Whether the hottest functions by the method are these, in this order; functions of one amount may change places.
+    /// Whether the hottest functions by the method are these, in this order; functions of one amount may change ranks.
     pub is_right: bool,
 }
 

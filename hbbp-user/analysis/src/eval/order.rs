@@ -76,7 +76,7 @@ fn ranks(amounts: &[f64]) -> Vec<f64> {
 
 /// Pearson's correlation of two lists of ranks, which is Spearman's of what they rank; `None` if a list has one rank alone.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
-    // Ties share the mean of their ranks, so the mean of all is that of 1 to n.
+    // Equal ones share the mean of their ranks, so the mean of all is that of 1 to n.
     let mean = f64::midpoint(a.len() as f64, 1.0);
     let covariance = |a: &[f64], b: &[f64]| -> f64 {
         let products = a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn right_order_has_the_places_of_the_reference() {
+    fn right_order_has_the_ranks_of_the_reference() {
         let expected = Order {
             places: (1..=10).map(Some).collect(),
             rank_correlation: Some(1.0),
@@ -131,9 +131,9 @@ mod tests {
         assert_eq!(order(&falling(12)), Some(expected));
     }
 
-    /// 1 - 6 * 2 / (10 * 99), by the formula without ties.
+    /// 1 - 6 * 2 / (10 * 99), by the formula for distinct amounts.
     #[test]
-    fn neighbours_that_change_places_are_the_wrong_order() {
+    fn neighbours_that_change_ranks_are_the_wrong_order() {
         let mut amounts = falling(12);
         (amounts[3].1, amounts[4].1) = (amounts[4].1, amounts[3].1);
         let found = order(&amounts).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_functions_may_change_places() {
+    fn equal_functions_may_change_ranks() {
         let found = order(&[(5.0, 9.0), (4.0, 6.0), (4.0, 7.0), (1.0, 0.0)]).unwrap();
         assert_eq!(found.places, [Some(1), Some(3), Some(2), None]);
         assert!(found.is_right);
@@ -185,7 +185,7 @@ mod tests {
     proptest! {
         /// By the textbook's formula where no two amounts are equal, and 1 where the order is right.
         #[test]
-        fn correlation_is_that_of_the_formula_without_ties(shuffled in Just((0..10u8).collect::<Vec<_>>()).prop_shuffle()) {
+        fn correlation_is_that_of_the_formula(shuffled in Just((0..10u8).collect::<Vec<_>>()).prop_shuffle()) {
             let amounts: Vec<_> = (0..10u8).zip(&shuffled).map(|(a, b)| (f64::from(20 - a), f64::from(20 - b))).collect();
             let squares: f64 = (0..10u8).zip(&shuffled).map(|(a, b)| (f64::from(a) - f64::from(*b)).powi(2)).sum();
             let found = order(&amounts).unwrap();

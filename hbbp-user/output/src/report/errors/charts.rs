@@ -25,7 +25,7 @@ const STEPS: u8 = 5;
 /// The part of the room of a mnemonic that its bars take.
 const FILLED: f64 = 0.75;
 
-/// Where the numbers of an axis stand.
+/// The side of the plot with the numbers of an axis.
 #[derive(Clone, Copy)]
 enum Side {
     Left,
@@ -38,7 +38,7 @@ struct Axis {
     shown: fn(f64) -> String,
 }
 
-/// The places of mnemonics from left to right.
+/// The locations of mnemonics from left to right.
 struct Places {
     width: f64,
 }

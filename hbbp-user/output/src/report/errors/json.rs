@@ -56,7 +56,7 @@ struct HottestJson {
     function: String,
     /// Executed instructions.
     instructions: AmountsJson,
-    /// Its place among all functions, from 1; null if the method has not seen it.
+    /// Its rank among all functions, from 1; null if the method has not seen it.
     place: ByMethod<Option<usize>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is said of a comparison besides its tables.
+//! What is said of a comparison in addition to its tables.
 
 use super::evaluated::Errors;
 use super::tables::DIGITS;

@@ -22,7 +22,7 @@ pub(super) struct Section {
 type Column = (&'static str, Method);
 
 impl Errors<'_> {
-    /// The tables in their order; of sampling methods those that tell them apart.
+    /// The tables in their order; of sampling methods those that distinguish them.
     pub(super) fn sections(&self, demangle: Demangle) -> Vec<Section> {
         let by_sampling = !self.sampling.is_empty();
         let columns: Vec<Column> = if by_sampling {
@@ -96,7 +96,7 @@ impl Errors<'_> {
         table(names, columns, rows.chain(total))
     }
 
-    /// The hottest functions with their places by each method; `None` if there are none.
+    /// The hottest functions with their ranks by each method; `None` if there are none.
     fn order_section(&self, columns: &[Column], demangle: Demangle) -> Option<Section> {
         const NAMES: [&str; 3] = ["ring", "module", "function"];
 
@@ -127,7 +127,7 @@ impl Errors<'_> {
             ),
         ];
         (!hottest.functions.is_empty()).then(|| Section {
-            heading: "The hottest functions of the reference, and their places by each method".to_owned(),
+            heading: "The hottest functions of the reference, and their ranks by each method".to_owned(),
             table: table(&NAMES, columns, rows.chain(whole)),
         })
     }
