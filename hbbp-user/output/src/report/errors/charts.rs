@@ -225,10 +225,9 @@ mod tests {
         }
     }
 
-    fn drawn(
-        write: fn(&[(&str, Amounts)], &mut dyn Write) -> io::Result<()>,
-        of: &[(&str, Amounts)],
-    ) -> String {
+    type Chart = fn(&[(&str, Amounts)], &mut dyn Write) -> io::Result<()>;
+
+    fn drawn(write: Chart, of: &[(&str, Amounts)]) -> String {
         let mut svg = Vec::new();
         write(of, &mut svg).unwrap();
         String::from_utf8(svg).unwrap()
