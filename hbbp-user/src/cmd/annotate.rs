@@ -126,8 +126,8 @@ fn chosen(
     }
 }
 
-/// Sentences on code without names that is hotter than the last of the `n` hottest functions and not among them: a report sums it in a
-/// row for its module, and here each piece of it counts by itself.
+/// Sentences on code without names that is hotter in all than the last of the `n` hottest functions. A report sums it in a
+/// row for its module; here each piece of it counts by itself.
 fn nameless_left_out(snapshot: &Snapshot, heat: &[Heat], n: usize) -> Vec<String> {
     let (shown, others) = heat.split_at(n.min(heat.len()));
     let mut pieces: BTreeMap<ModuleIdx, Vec<f64>> = BTreeMap::new();

@@ -106,8 +106,8 @@ struct Lines {
     kept: Vec<Mmap>,
     /// Bytes of them.
     n_bytes: usize,
-    /// The last line of a file that is not executable, if no other file came since: text of that file may have been replaced by the
-    /// memory that comes next.
+    /// The last line of a file that is not executable, if no other file came since. The memory that comes next may have replaced
+    /// text of that file.
     before: Option<Vec<u8>>,
     /// Whether executable memory came since the last file.
     is_after_memory: bool,

@@ -74,8 +74,8 @@ impl UserSpace {
 }
 
 impl ElfContent {
-    /// The addresses in the file that memory at `range` may have been, by where a part of the file is mapped: in an executable
-    /// segment, whole pages of which it covers.
+    /// The addresses in the file that memory at `range` may have been, by where a part of the file is mapped. The memory lies in
+    /// whole pages of an executable segment.
     fn starts_of(&self, around: &ImageMapping, range: &Range<Va>) -> impl Iterator<Item = ImageAddr> {
         let len = range.end.0 - range.start.0;
         let holding = self.layout.segments.iter().filter(|segment| {

@@ -7,8 +7,8 @@
 //!
 //! Where samples have only the least part left and all together still takes more, what is done again and again is done less
 //! often ([`Control::pace`]). It begins with the slowest: in the first minute every text and every name is new.
-//! Where that is not enough either, intervals become longer ([`Control::lengthening`]) and have no more samples than before: what each
-//! interval and each sample costs to resolve, write and merge is then spent less often.
+//! Where that is not enough either, intervals become longer ([`Control::lengthening`]) and have no more samples than before. Each
+//! interval and each sample costs time to resolve, write and merge, which is then spent less often.
 //!
 //! The target is [`AIM`] of the budget, or less: no future minute may take more than [`LIMIT`] of the budget at a constant rate,
 //! and a minute includes what was spent in it already.
@@ -58,8 +58,8 @@ const AIM: f64 = 0.7;
 /// The part of the budget that no minute is planned to exceed.
 const LIMIT: f64 = 0.8;
 
-/// The part of the target that samples may take in any case, in an interval of the requested length: a daemon whose user space left
-/// nothing for samples would be useless as well.
+/// The part of the target that samples may take in any case, in an interval of the requested length. A daemon whose user space
+/// left nothing for samples would be useless as well.
 const SAMPLES: f64 = 0.25;
 
 /// The time over which a budget is kept, in ns.

@@ -1,7 +1,7 @@
 //! The factor of a symmetric quasi-definite matrix: a lower triangle, pivots, and the triangle transposed.
 //!
-//! A quasi-definite matrix has such a factor in any order of its rows (Vanderbei, SIAM Journal on Optimization 5, 1995), so they
-//! are ordered for few entries: by approximate minimum degree (Amestoy, Davis and Duff, SIAM Journal on Matrix Analysis and
+//! A quasi-definite matrix has such a factor in any order of its rows (Vanderbei, SIAM Journal on Optimization 5, 1995).
+//! Approximate minimum degree orders them for few entries (Amestoy, Davis and Duff, SIAM Journal on Matrix Analysis and
 //! Applications 17, 1996). Rows of the triangle are then found one by one, along the elimination tree (Davis, Direct Methods for
 //! Sparse Linear Systems, 2006, chapter 4).
 

@@ -24,8 +24,8 @@ pub(super) struct Document {
     /// Half the sum of the absolute differences of the shares of all addresses, as a fraction; null if the reference has no
     /// addresses.
     distance: ByMethod<Option<f64>>,
-    /// Mnemonics of a thousandth of the reference or more, functions of a hundred samples or more, and those whose estimate is within
-    /// two standard errors; null if the reference leaves code out, or counts otherwise.
+    /// Mnemonics of a thousandth of the reference or more, functions of a hundred samples or more, and those within two standard
+    /// errors. Null if the reference leaves code out, or counts otherwise.
     calibration: Option<Calibration>,
     /// The hottest functions of the reference, and whether each method has them in the right order; null if the reference has no
     /// addresses.
