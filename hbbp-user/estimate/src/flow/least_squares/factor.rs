@@ -56,10 +56,9 @@ impl Symmetric {
     /// The factor; `None` if it would be too large.
     pub(super) fn factor(self) -> Option<Factor> {
         let permuted = self.ordered();
-        let tree = Tree::new(&permuted.left);
+        let tree = Tree::new(&permuted.left, MOST_ENTRIES)?;
         let products = tree.counts.iter().map(|count| count.saturating_mul(*count));
-        let is_small = tree.counts.iter().sum::<usize>() <= MOST_ENTRIES
-            && products.fold(0, usize::saturating_add) <= MOST_PRODUCTS;
+        let is_small = products.fold(0, usize::saturating_add) <= MOST_PRODUCTS;
         is_small.then(|| Factor::new(&permuted, &tree))
     }
 
@@ -131,7 +130,9 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(rows: &[Vec<(usize, f64)>]) -> Self {
+    /// The tree of a triangle; `None` if that has more than `most` entries.
+    fn new(rows: &[Vec<(usize, f64)>], most: usize) -> Option<Self> {
+        let mut left = most;
         let mut tree = Self {
             parents: vec![NONE; rows.len()],
             counts: vec![0; rows.len()],
@@ -148,6 +149,7 @@ impl Tree {
                     ) {
                         *seen = row;
                         *count += 1;
+                        left = left.checked_sub(1)?;
                         if *parent == NONE {
                             *parent = row;
                         }
@@ -156,7 +158,7 @@ impl Tree {
                 }
             }
         }
-        tree
+        Some(tree)
     }
 }
 
@@ -261,5 +263,22 @@ impl Factor {
         }
         let places = self.place.iter().take(right.len());
         places.map(|place| at(&solved, *place)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row has an entry in the first column, so that its elimination fills the triangle.
+    #[test]
+    fn no_more_entries_are_counted_than_a_triangle_may_have() {
+        let full: Vec<Vec<(usize, f64)>> = (0..100)
+            .map(|row| (0..row).take(1).map(|column| (column, 1.0)).collect())
+            .collect();
+        let entries = Tree::new(&full, usize::MAX).unwrap().counts.iter().sum::<usize>();
+        assert_eq!(entries, 100 * 99 / 2);
+        assert!(Tree::new(&full, entries).is_some());
+        assert!(Tree::new(&full, entries - 1).is_none());
     }
 }
