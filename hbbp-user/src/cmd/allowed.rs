@@ -70,7 +70,7 @@ fn has_rights() -> bool {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()

@@ -188,7 +188,7 @@ fn save_import(input: &ImportOptions, path: &Path, out: &mut dyn Write) -> anyho
 /// Where a profile is, how large it is, and what reads it; `None` of one in a pipe or device.
 fn saved(path: &Path) -> Option<String> {
     let size = path.metadata().ok().filter(Metadata::is_file)?.len();
-    let (path, size) = (path.display(), HumanBytes(size));
+    let (path, size) = (allowed::quoted(&path.to_string_lossy()), HumanBytes(size));
     Some(format!("saved {path}, {size}: hbbp-sys report {path}"))
 }
 

@@ -53,11 +53,11 @@ fn a_saved_profile_is_said_to_be_saved() {
     let folder = tempfile::tempdir().unwrap();
     saved(folder.path(), "run.hbbp", &program::clocked());
     let merged = |output: &str| hbbp(folder.path(), &["merge", "run.hbbp", "-o", output]);
-    let in_file = merged("both.hbbp");
+    let in_file = merged("of both.hbbp");
     let said = String::from_utf8(in_file.stderr).unwrap();
-    let size = fs::metadata(folder.path().join("both.hbbp")).unwrap().len();
+    let size = fs::metadata(folder.path().join("of both.hbbp")).unwrap().len();
     let expected = format!(
-        "hbbp-sys: saved both.hbbp, {}: hbbp-sys report both.hbbp\n",
+        "hbbp-sys: saved 'of both.hbbp', {}: hbbp-sys report 'of both.hbbp'\n",
         indicatif::HumanBytes(size)
     );
     assert_eq!(said, expected);
