@@ -127,7 +127,7 @@ fn failed_requirements_end_with_code_3() {
     check(
         &["--require", "mnemonic=VMOVUPS>10%"],
         3,
-        "requirement failed `mnemonic=VMOVUPS>10%`: 3.87 % ± ",
+        "requirement failed `mnemonic=VMOVUPS>10%`: 3.64 % ± ",
     );
     check(
         &["--require", "extension=AVX512_VNNI>1%"],
