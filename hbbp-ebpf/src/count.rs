@@ -17,12 +17,17 @@ use crate::maps::{
 };
 use crate::{log, slice};
 
-/// What the current task is counted under: thread group id, exec id, and thread id where threads are counted separately.
+/// What user code of the current task is counted under: thread group id, exec id, and thread id where threads are counted
+/// separately, else when it is counted.
 #[inline(always)]
 pub(crate) fn task() -> [u32; 3] {
     let [tgid, tid] = ids();
-    let tid = if tid == 0 { moment(tgid) } else { tid };
-    [tgid, exec_id(), tid]
+    [tgid, exec_id(), thread_or_moment(tgid, tid)]
+}
+
+#[inline(always)]
+fn thread_or_moment(tgid: u32, tid: u32) -> u32 {
+    if tid == 0 { moment(tgid) } else { tid }
 }
 
 /// When a process is counted whose mappings take turns; 0 of the others.
@@ -50,8 +55,15 @@ pub(crate) fn cpu() -> u32 {
 /// The key of an address that the current task executed.
 #[inline(always)]
 pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
-    let [tgid, exec_id, tid] = task();
-    let event = if slice::are_told_apart() || is_kernel(address) {
+    let ([tgid, tid], exec_id) = (ids(), exec_id());
+    let in_kernel = is_kernel(address);
+    // No mapping of a process takes turns with others in the kernel.
+    let tid = if in_kernel {
+        tid
+    } else {
+        thread_or_moment(tgid, tid)
+    };
+    let event = if in_kernel || slice::are_told_apart() {
         event.in_interval(interval())
     } else {
         event
