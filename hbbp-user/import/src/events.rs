@@ -125,11 +125,6 @@ pub fn choose(events: &[Event]) -> Result<Choice, ImportError> {
 fn note(event: &Event, wanted: Use) -> Option<String> {
     let Event { name, unit, runs, .. } = event;
     match (wanted, unit) {
-        (Use { stacks: true, .. }, EventUnit::Cycles | EventUnit::Nanoseconds) => Some(format!(
-            "branch stacks of {name} were sampled by time and overweight slow code (errors up to 24 % as recorded, \
-             against 2 % when sampled by taken branches): record with -e br_inst_retired.near_taken (AMD: \
-             ex_ret_brn_tkn)"
-        )),
         (Use { ips: true, .. }, EventUnit::Cycles | EventUnit::Nanoseconds) => Some(format!(
             "no branch stacks and no instructions event: samples of {name} show where time was spent, not \
              what was executed"
@@ -186,8 +181,8 @@ mod tests {
         ];
         assert_eq!(
             uses(&cycles),
-            (vec![(false, true), (false, false)], 2),
-            "both are named"
+            (vec![(false, true), (false, false)], 1),
+            "the other one is named"
         );
     }
 

@@ -16,7 +16,7 @@ use super::stream_cost::FindText;
 use super::{Header, ImportError, Sample, TextModules};
 use hbbp_model::record::Timed;
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::snapshot::{Event, EventIdx, HostFacts, Interval, Loss, Losses, ProcessIdx, Run};
+use hbbp_model::snapshot::{Event, EventIdx, EventUnit, HostFacts, Interval, Loss, Losses, ProcessIdx, Run};
 
 /// The files of a recording, each open at its start.
 #[derive(Debug)]
@@ -237,7 +237,12 @@ impl<F: Read + Seek> Recording<F> {
         let mut samples = self.samples;
         // Of what is summed already no stack is known.
         let is_summed = matches!(samples, Samples::Counted(..));
-        if chosen.weighs_stacks() && !is_summed {
+        let by_time = |event: &Event| {
+            event.branch_stack && matches!(event.unit, EventUnit::Cycles | EventUnit::Nanoseconds)
+        };
+        if is_summed && self.events.iter().any(by_time) {
+            chosen.notes.push(OVERWEIGHT.to_owned());
+        } else if !is_summed && chosen.weighs_stacks() {
             samples.read(&mut |_| {}, &mut |event, sample, _| {
                 if is_wanted(&sample) {
                     chosen.look(event, &sample, text);
@@ -275,10 +280,12 @@ impl<F: Read + Seek> Recording<F> {
 const UNKNOWN_PERIOD: &str = "the text does not state the sampling period: amounts are numbers of samples and streams, so only shares have a meaning";
 
 /// The note of a recording whose stacks were reweighted.
-const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighted, by what their events count in the \
-     streams or else so that every branch has the same share in every slot; then shares of loops that are never left within a \
-     stack rest on the times of kinds of instructions, fitted to the recording, or on bytes of code where its text is unknown; \
-     standard errors take the weights as exact, and are too small";
+const WEIGHED: &str = "branch stacks that taken branches did not trigger were weighted by what their events count: standard errors \
+     take the weights as exact, and are too small; record with -e br_inst_retired.near_taken (AMD: ex_ret_brn_tkn)";
+
+/// The note of a recording whose stacks cannot be reweighted.
+const OVERWEIGHT: &str = "branch stacks that time triggered overweight slow code, as their sums cannot be weighted: record with \
+     -e br_inst_retired.near_taken (AMD: ex_ret_brn_tkn)";
 
 /// What the user must know about a recording as a whole.
 fn notes(header: &Header, sideband: &Sideband) -> Vec<String> {

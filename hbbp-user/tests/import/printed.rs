@@ -39,6 +39,27 @@ fn preaggregated_heads_omit_unknown_numbers() {
 }
 
 #[test]
+fn one_sentence_says_what_the_trigger_of_stacks_did() {
+    let sentence = |text: &str| {
+        let folder = Folder::new();
+        let program = program(&folder, "prog");
+        let text = folder.write("text", text);
+        let report = flat(&details(&text, &program).out);
+        let found = ["were weighted by what their events count", "overweight slow code"];
+        found.map(|words| report.matches(words).count())
+    };
+    let sample = |event: &str| {
+        format!("prog 5 1.5: 1009 {event}: 401005 0x401007/0x401005/P/-/-/0 0x401007/0x401005/P/-/-/0\n")
+            .repeat(3)
+    };
+    assert_eq!(sentence(&sample("cycles")), [1, 0]);
+    assert_eq!(sentence(&sample("br_inst_retired.near_taken")), [0, 0]);
+    // Sums cannot be weighted.
+    assert_eq!(sentence("E cycles\nF 401005 401007 9\n"), [0, 1]);
+    assert_eq!(sentence("F 401005 401007 9\n"), [0, 0]);
+}
+
+#[test]
 fn preaggregated_samples_are_counted_and_not_their_lines() {
     let folder = Folder::new();
     let program = program(&folder, "prog");
