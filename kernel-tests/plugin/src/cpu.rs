@@ -30,13 +30,15 @@ pub(crate) struct Arrival {
 
 /// State of one CPU.
 pub(crate) struct Cpu {
-    /// The debug trace is on: every block takes the careful path.
+    /// The debug trace is on.
     pub(crate) traced: bool,
+    /// [`ODD`] if every block takes the careful path, else 0.
+    pub(crate) careful: u32,
     /// The block that is executing, or executed last.
     pub(crate) previous: Option<&'static Block>,
     /// First instruction of `previous` that is not yet accounted (after a mark in its middle).
     pub(crate) first: u32,
-    /// Cycles until the first counter may overflow: no event counts more than the cycles that pass.
+    /// Cycles until the first counter may overflow or the first sample may land: no event counts more than the cycles that pass.
     pub(crate) until: i64,
     /// Cycles that a near taken branch takes in addition.
     pub(crate) taken_cycles: u32,
@@ -44,22 +46,12 @@ pub(crate) struct Cpu {
     pub(crate) active: u64,
     /// Owner of the code of each ring.
     pub(crate) owner: [u32; 2],
-    /// Instructions retired in each ring while the counters were enabled.
-    pub(crate) retired: [u64; 2],
-    /// Instructions retired in each ring while the counters were stopped.
-    pub(crate) skipped: [u64; 2],
+    /// What retired while the counters were enabled, and while they were frozen.
+    pub(crate) counts: [Counts; 2],
     /// The counters are frozen.
     pub(crate) frozen: bool,
-    /// Near taken branches from each ring.
-    pub(crate) taken: [u64; 2],
-    /// Near branch instructions retired in each ring, taken or not, while the counters were enabled.
-    pub(crate) branch_instructions: [u64; 2],
-    /// Cycles of each ring while the counters were enabled.
-    pub(crate) cycles: [u64; 2],
     /// Whether a counter counts a class of instructions: the sums of the classes are kept up only then.
     pub(crate) has_classes: bool,
-    /// Instructions of each class retired in each ring while `has_classes` held and the counters were enabled.
-    pub(crate) classes: [[u64; classes::N]; 2],
     /// The same two in marked spans, up to the last start of one.
     pub(crate) span: Span,
     /// The last branches, at index `branches % HISTORY`.
@@ -88,6 +80,33 @@ pub(crate) struct Cpu {
     pub(crate) timers: Timers,
 }
 
+/// Events of each ring.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    /// Instructions.
+    pub(crate) retired: [u64; 2],
+    /// Near taken branches.
+    pub(crate) taken: [u64; 2],
+    /// Near branch instructions, taken or not.
+    pub(crate) branch_instructions: [u64; 2],
+    pub(crate) cycles: [u64; 2],
+    /// Instructions of each class, while [`Cpu::has_classes`] holds.
+    pub(crate) classes: [[u64; classes::N]; 2],
+}
+
+impl Counts {
+    /// Adds instructions by class, the last of which branched elsewhere if `taken`.
+    #[inline(always)]
+    pub(crate) fn add_classes(&mut self, ring: usize, classes: &[u64; classes::N], taken: bool) {
+        for (sum, n) in self.classes[ring].iter_mut().zip(classes) {
+            *sum += n;
+        }
+        if taken {
+            self.classes[ring][Class::NotTaken as usize] -= classes[Class::NotTaken as usize];
+        }
+    }
+}
+
 /// Counts at the beginning of the marked span, and the sums of the spans before it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Span {
@@ -113,20 +132,16 @@ impl Cpu {
     pub(crate) fn new(traced: bool, taken_cycles: u32) -> Self {
         Self {
             traced,
+            careful: if traced { ODD } else { 0 },
             previous: None,
             first: 0,
-            until: if traced { 0 } else { i64::MAX },
+            until: i64::MAX,
             taken_cycles,
             active: 0,
             owner: [0, KERNEL],
-            retired: [0; 2],
-            skipped: [0; 2],
+            counts: [Counts::default(); 2],
             frozen: false,
-            taken: [0; 2],
-            branch_instructions: [0; 2],
-            cycles: [0; 2],
             has_classes: false,
-            classes: [[0; classes::N]; 2],
             span: Span::default(),
             history: [Branch::default(); HISTORY],
             recorded_at: [0; HISTORY],
@@ -140,6 +155,7 @@ impl Cpu {
             sampler: Sampler {
                 counters: [const { None }; COUNTERS],
                 counted: [0; COUNTERS],
+                has_timer: false,
             },
             skids: Vec::new(),
             timers: Timers::new(),
@@ -152,7 +168,7 @@ impl Cpu {
     pub(crate) fn step_fast(&mut self, next: &'static Block, reached: u64) -> bool {
         let Some(block) = self.previous else { return false };
         let ring = (block.ring & 1) as usize;
-        let plain = (block.flags | next.flags) & ODD == 0;
+        let plain = (block.flags | next.flags | self.careful) & ODD == 0;
         let quiet = i64::from(block.cycles + self.taken_cycles) < self.until;
         if !plain || reached != 1 || !quiet || self.first != 0 || block.owner.get() != self.owner[ring] {
             return false;
@@ -164,14 +180,16 @@ impl Cpu {
         let near = u32::from(block.flags & NEAR != 0);
         let taken = if falls { 0 } else { near };
         let cycles = block.cycles + taken * self.taken_cycles;
-        self.cycles[ring] += u64::from(cycles);
-        self.until -= i64::from(cycles);
-        self.branch_instructions[ring] += u64::from(near);
+        let counts = &mut self.counts[usize::from(self.frozen)];
+        counts.retired[ring] += u64::from(block.n);
+        counts.cycles[ring] += u64::from(cycles);
+        counts.branch_instructions[ring] += u64::from(near);
+        counts.taken[ring] += u64::from(taken);
         if self.has_classes {
-            self.add_classes(ring, &block.classes, !falls);
+            counts.add_classes(ring, &block.classes, !falls);
         }
-        if !falls {
-            self.taken[ring] += u64::from(taken);
+        self.until -= i64::from(cycles);
+        if !falls && !self.frozen {
             self.record(
                 Branch {
                     from: block.last,
@@ -180,21 +198,9 @@ impl Cpu {
                 ring,
             );
         }
-        self.retired[ring] += u64::from(block.n);
         block.count.set(block.count.get() + self.active);
         self.previous = Some(next);
         true
-    }
-
-    /// Adds instructions by class, the last of which branched elsewhere if `taken`.
-    #[inline(always)]
-    pub(crate) fn add_classes(&mut self, ring: usize, classes: &[u64; classes::N], taken: bool) {
-        for (sum, n) in self.classes[ring].iter_mut().zip(classes) {
-            *sum += n;
-        }
-        if taken {
-            self.classes[ring][Class::NotTaken as usize] -= classes[Class::NotTaken as usize];
-        }
     }
 
     /// Puts a taken branch into the stack, unless branches of its ring are filtered out. Returns whether it did.
@@ -203,7 +209,7 @@ impl Cpu {
         let wanted = self.branch_rings >> ring & 1 == 1;
         if wanted {
             self.history[self.branches as usize % HISTORY] = branch;
-            self.recorded_at[self.branches as usize % HISTORY] = self.cycles[0] + self.cycles[1];
+            self.recorded_at[self.branches as usize % HISTORY] = self.counted().cycles.iter().sum();
             self.branches += 1;
         }
         wanted
@@ -238,9 +244,14 @@ impl Cpu {
         }
     }
 
+    /// What the counters counted.
+    pub(crate) const fn counted(&self) -> &Counts {
+        &self.counts[0]
+    }
+
     /// Instructions retired in a ring since the machine was attached.
     pub(crate) fn executed(&self, ring: usize) -> u64 {
-        self.retired[ring] + self.skipped[ring]
+        self.counts.iter().map(|counts| counts.retired[ring]).sum()
     }
 
     /// The marked span ends: its totals are added up.
@@ -250,7 +261,7 @@ impl Cpu {
         }
         for ring in 0..2 {
             self.span.executed[ring] += self.executed(ring) - self.span.executed_at_start[ring];
-            self.span.taken[ring] += self.taken[ring] - self.span.taken_at_start[ring];
+            self.span.taken[ring] += self.counted().taken[ring] - self.span.taken_at_start[ring];
         }
         self.active = 0;
     }
@@ -261,7 +272,7 @@ impl Cpu {
             return;
         }
         self.span.executed_at_start = [self.executed(0), self.executed(1)];
-        self.span.taken_at_start = self.taken;
+        self.span.taken_at_start = self.counted().taken;
         self.active = 1;
     }
 }

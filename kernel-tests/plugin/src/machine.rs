@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use kernel_tests::durations::Durations;
 use kernel_tests::hardware_profile::HardwareProfile;
-use kernel_tests::layout::{Counter, EVENT_CLASSES, MAX_CPUS};
+use kernel_tests::layout::{COUNTERS, Counter, EVENT_CLASSES, MAX_CPUS};
 use kernel_tests::reference;
 
-use crate::block::Blocks;
+use crate::block::{Blocks, ODD};
 use crate::count::Accounts;
 use crate::cpu::{Cpu, Span};
 use crate::memory::{Mapping, Shared};
@@ -170,6 +170,12 @@ impl Machine {
         }
         let counters = cpu.sampler.counters.iter().flatten();
         cpu.has_classes = counters.map(|it| it.event).any(|event| EVENT_CLASSES <= event);
+        cpu.sampler.has_timer = (0..COUNTERS).any(|counter| cpu.is_timer(counter));
+        cpu.careful = if cpu.traced || cpu.sampler.has_timer {
+            ODD
+        } else {
+            0
+        };
         cpu.rearm();
     }
 

@@ -5,7 +5,7 @@ use kernel_tests::layout::Branch;
 use crate::block::{ALWAYS, BRANCH, Block, GATE, IRET, NEAR, REP, SOFT_INT};
 use crate::cpu::{Arrival, Cpu};
 use crate::machine::PmuModel;
-use crate::sample::Retired;
+use crate::sample::{Overflow, Retired};
 use crate::timer::Frame;
 
 /// How far a block came, and by which branch it was left.
@@ -179,43 +179,61 @@ impl PmuModel {
             taken: branch.is_some() && near,
         };
         cpu.account(&mut self.accounts, block, first, end);
+        let next = branch.map_or(block.address(end), |branch| branch.to);
+        let mut ended = Vec::new();
+        if (retired.cycles(cpu.taken_cycles) as i64) < cpu.until {
+            cpu.count(&retired);
+            if let Some(branch) = branch {
+                self.branch(cpu, cpu_idx, branch);
+            }
+        } else {
+            ended = self.sampled(cpu, cpu_idx, &retired, branch, next);
+            cpu.rearm();
+        }
+        if cpu.sampler.has_timer {
+            self.tick(cpu, cpu_idx, &retired, &ended, next);
+        }
+    }
+
+    /// Counts what retires before the instruction at `next`, while counters may overflow in it and samples may land. Returns the
+    /// overflows of timers.
+    fn sampled(
+        &mut self,
+        cpu: &mut Cpu,
+        cpu_idx: usize,
+        retired: &Retired,
+        branch: Option<Branch>,
+        next: u64,
+    ) -> Vec<Overflow> {
+        let (block, clock) = (retired.block, cpu.clock());
         let (ended, overflows): (Vec<_>, Vec<_>) = cpu
-            .overflows(&retired)
+            .overflows(retired)
             .into_iter()
             .partition(|overflow| cpu.is_timer(overflow.counter));
         let mut pending = overflows.iter().peekable();
-        for index in first..end {
+        for index in retired.first..retired.end {
             if pending.peek().is_none() && cpu.skids.is_empty() {
                 break;
             }
             let ip = block.address(index);
-            let cycles = block.cycles_before(index + 1) - block.cycles_before(index);
-            if !cpu.frozen {
-                self.skid(cpu, cpu_idx, ip, cycles);
-            }
-            if index + 1 == end {
+            let after = clock + retired.cycles_before(index + 1);
+            self.skid(cpu, cpu_idx, ip, clock + retired.cycles_before(index)..after);
+            if index + 1 == retired.end {
                 break;
             }
             while let Some(overflow) = pending.next_if(|overflow| overflow.index == index) {
-                self.overflow(cpu, cpu_idx, overflow, ip, block.address(index + 1));
+                self.overflow(cpu, cpu_idx, overflow, after, [ip, block.address(index + 1)]);
             }
         }
-        if cpu.frozen {
-            cpu.skipped[ring] += u64::from(end - first);
-        } else {
-            cpu.count(&retired);
-        }
+        cpu.count(retired);
         if let Some(branch) = branch {
             self.branch(cpu, cpu_idx, branch);
         }
-        let next = branch.map_or(block.address(end), |branch| branch.to);
         for overflow in pending {
-            self.overflow(cpu, cpu_idx, overflow, block.address(overflow.index), next);
+            let ip = block.address(overflow.index);
+            self.overflow(cpu, cpu_idx, overflow, cpu.clock(), [ip, next]);
         }
-        if cpu.has_timer() {
-            self.tick(cpu, cpu_idx, &retired, &ended, next);
-        }
-        cpu.rearm();
+        ended
     }
 
     /// A branch of any kind is taken. Branch records freeze with the counters. Processors freeze both when the

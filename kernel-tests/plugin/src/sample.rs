@@ -1,5 +1,7 @@
 //! The sampling counters: when they overflow, where the sample lands, and the record it leaves.
 
+use std::ops::Range;
+
 use kernel_tests::classes::Class;
 use kernel_tests::layout::{
     Branch, COUNTERS, EVENT_BRANCHES, EVENT_CYCLES, EVENT_INSTRUCTIONS, EVENT_TAKEN, EVENT_TIMER, FLAG_EXACT,
@@ -43,13 +45,16 @@ pub(crate) struct Sampler {
     pub(crate) counters: [Option<Counting>; COUNTERS],
     /// Events that each counter had counted when it was last switched off.
     pub(crate) counted: [u64; COUNTERS],
+    /// One of the counters is a timer: every block takes the careful path.
+    pub(crate) has_timer: bool,
 }
 
-/// A sample in progress: its
+/// A sample in progress.
 pub(crate) struct Skid {
     pub(crate) counter: usize,
     pub(crate) generation: u32,
-    pub(crate) cycles: i64,
+    /// When it lands, in cycles of instructions ([`Cpu::clock`]).
+    pub(crate) lands: u64,
     /// Events that the counter had counted at the overflow.
     pub(crate) counted: u64,
     /// Instructions the CPU had executed at the overflow.
@@ -69,10 +74,14 @@ pub(crate) struct Retired {
 }
 
 impl Retired {
+    /// Cycles of the instructions before this one.
+    pub(crate) fn cycles_before(&self, index: u32) -> u64 {
+        u64::from(self.block.cycles_before(index) - self.block.cycles_before(self.first))
+    }
+
     /// Cycles, with those that `taken_cycles` gives to a taken branch.
-    fn cycles(&self, taken_cycles: u32) -> u64 {
-        let cycles = self.block.cycles_before(self.end) - self.block.cycles_before(self.first);
-        u64::from(cycles) + u64::from(self.taken) * u64::from(taken_cycles)
+    pub(crate) fn cycles(&self, taken_cycles: u32) -> u64 {
+        self.cycles_before(self.end) + u64::from(self.taken) * u64::from(taken_cycles)
     }
 
     /// Index of the instruction that counts the `n`th of these events, from 1, and the cycles that are then left of it.
@@ -107,12 +116,13 @@ pub(crate) struct Overflow {
 impl Cpu {
     /// The total that a counter counts.
     pub(crate) fn total(&self, event: u32, rings: u32) -> u64 {
-        let of_class = |class: Class| self.classes.map(|of_ring| of_ring[class as usize]);
+        let counted = self.counted();
+        let of_class = |class: Class| counted.classes.map(|of_ring| of_ring[class as usize]);
         let per_ring = match event {
-            EVENT_INSTRUCTIONS => self.retired,
-            EVENT_CYCLES | EVENT_TIMER => self.cycles,
-            EVENT_BRANCHES => self.branch_instructions,
-            _ => Class::of_event(event).map_or(self.taken, of_class),
+            EVENT_INSTRUCTIONS => counted.retired,
+            EVENT_CYCLES | EVENT_TIMER => counted.cycles,
+            EVENT_BRANCHES => counted.branch_instructions,
+            _ => Class::of_event(event).map_or(counted.taken, of_class),
         };
         per_ring
             .iter()
@@ -122,29 +132,38 @@ impl Cpu {
             .sum()
     }
 
+    /// Cycles of instructions that the counters saw, without those of taken branches.
+    pub(crate) fn clock(&self) -> u64 {
+        let counted = self.counted();
+        let of_branches = counted.taken.iter().sum::<u64>() * u64::from(self.taken_cycles);
+        counted.cycles.iter().sum::<u64>() - of_branches
+    }
+
     /// Counts what retires.
     pub(crate) fn count(&mut self, retired: &Retired) {
-        let ring = retired.ring;
-        self.retired[ring] += u64::from(retired.end - retired.first);
-        self.taken[ring] += u64::from(retired.taken);
-        self.branch_instructions[ring] += u64::from(retired.near);
-        self.cycles[ring] += retired.cycles(self.taken_cycles);
+        let (ring, cycles) = (retired.ring, retired.cycles(self.taken_cycles));
+        let counts = &mut self.counts[usize::from(self.frozen)];
+        counts.retired[ring] += u64::from(retired.end - retired.first);
+        counts.taken[ring] += u64::from(retired.taken);
+        counts.branch_instructions[ring] += u64::from(retired.near);
+        counts.cycles[ring] += cycles;
         if self.has_classes {
             let classes_of = &retired.block.classes_of;
             let range = retired.first as usize..retired.end as usize;
             let classes = sums(classes_of.get(range).unwrap_or_default());
-            self.add_classes(ring, &classes, retired.taken);
+            counts.add_classes(ring, &classes, retired.taken);
         }
+        self.until -= cycles as i64;
     }
 
     /// The overflows when these instructions retire; the counters are set to their next overflow. In the order of the
     /// instructions.
     pub(crate) fn overflows(&mut self, retired: &Retired) -> Vec<Overflow> {
         let mut found = Vec::new();
+        let executed = self.executed(0) + self.executed(1);
         if self.frozen {
             return found;
         }
-        let executed = self.executed(0) + self.executed(1);
         for counter in 0..COUNTERS {
             let Some(mut counting) = self.sampler.counters[counter] else {
                 continue;
@@ -177,23 +196,15 @@ impl Cpu {
         found
     }
 
-    /// Sets the countdown of the fast path to the earliest overflow that can come.
+    /// Sets the countdown of the fast path to the earliest overflow or landing that can come.
     pub(crate) fn rearm(&mut self) {
-        let mut until = i64::MAX;
-        for counting in self
-            .sampler
-            .counters
-            .iter()
-            .flatten()
-            .filter(|counting| 0 < counting.period)
-        {
-            let left = counting
-                .at
-                .saturating_sub(self.total(counting.event, counting.rings));
-            until = until.min(left.min(i64::MAX as u64) as i64);
-        }
-        let careful = !self.skids.is_empty() || self.traced || self.frozen || self.has_timer();
-        self.until = if careful { 0 } else { until };
+        let counting = self.sampler.counters.iter().flatten();
+        let periodic = counting.filter(|counting| 0 < counting.period);
+        let overflow = periodic.map(|it| it.at.saturating_sub(self.total(it.event, it.rings)));
+        let clock = self.clock();
+        let landing = self.skids.iter().map(|skid| skid.lands.saturating_sub(clock));
+        let first = overflow.chain(landing).filter(|_| !self.frozen).min();
+        self.until = first.map_or(i64::MAX, |until| until.min(i64::MAX as u64) as i64);
     }
 }
 
@@ -201,14 +212,14 @@ impl Cpu {
 const NEXT_IP: u32 = 1;
 
 impl PmuModel {
-    /// A counter overflowed at the instruction at `ip`, which retired; `next` is the instruction after it.
+    /// A counter overflowed at the instruction at `ip`, which retired when the clock was at `now`; `next` is the instruction after it.
     pub(crate) fn overflow(
         &mut self,
         cpu: &mut Cpu,
         cpu_idx: usize,
         overflow: &Overflow,
-        ip: u64,
-        next: u64,
+        now: u64,
+        [ip, next]: [u64; 2],
     ) {
         let Some(counting) = cpu.sampler.counters[overflow.counter] else {
             return;
@@ -217,55 +228,37 @@ impl PmuModel {
         let (least, most) = self.hardware_profile.skid[(counting.precise & 3) as usize];
         let skid = least + self.random.below(most - least + 1);
         let cycles = skid.saturating_sub(overflow.cycles_left);
-        if 0 < skid && cycles == 0 {
-            // It is taken while the instruction still runs.
-            let due = [overflow.counted, overflow.executed];
-            let ip = if counting.precise == NEXT_IP { next } else { ip };
-            return self.sample(cpu, cpu_idx, overflow.counter, due, ip, 0);
-        }
         if 0 < cycles {
             cpu.skids.push(Skid {
                 counter: overflow.counter,
                 generation: counting.generation,
-                cycles: i64::from(cycles),
+                lands: now + u64::from(cycles),
                 counted: overflow.counted,
                 executed: overflow.executed,
             });
             return;
         }
-        match counting.precise {
-            NEXT_IP => self.sample(
-                cpu,
-                cpu_idx,
-                overflow.counter,
-                [overflow.counted, overflow.executed],
-                next,
-                0,
-            ),
-            _ => self.sample(
-                cpu,
-                cpu_idx,
-                overflow.counter,
-                [overflow.counted, overflow.executed],
-                ip,
-                FLAG_EXACT,
-            ),
-        }
+        // With a skid, it is taken while the instruction still runs.
+        let (ip, flags) = match (counting.precise, skid) {
+            (NEXT_IP, _) => (next, 0),
+            (_, 0) => (ip, FLAG_EXACT),
+            _ => (ip, 0),
+        };
+        let due = [overflow.counted, overflow.executed];
+        self.sample(cpu, cpu_idx, overflow.counter, due, ip, flags);
     }
 
-    /// `cycles` pass at the instruction at `ip`: samples whose time has come land on it. Those that name the next instruction
-    /// wait for it, which is known when it runs: their stack then has the branch to it.
-    pub(crate) fn skid(&mut self, cpu: &mut Cpu, cpu_idx: usize, ip: u64, cycles: u32) {
-        if cpu.skids.is_empty() {
+    /// The instruction at `ip` runs from one time of the clock to another: samples whose time has come land on it. Those that name
+    /// the next instruction wait for it, which is known when it runs: their stack then has the branch to it.
+    pub(crate) fn skid(&mut self, cpu: &mut Cpu, cpu_idx: usize, ip: u64, runs: Range<u64>) {
+        if cpu.frozen || cpu.skids.is_empty() {
             return;
         }
         let mut under_way = std::mem::take(&mut cpu.skids);
-        under_way.retain_mut(|skid| {
+        under_way.retain(|skid| {
             let counting = cpu.sampler.counters[skid.counter];
             let names_next = counting.is_some_and(|counting| counting.precise == NEXT_IP);
-            let is_over = skid.cycles <= 0;
-            skid.cycles -= i64::from(cycles);
-            if 0 < skid.cycles || names_next && !is_over {
+            if runs.end < skid.lands || names_next && runs.start < skid.lands {
                 return true;
             }
             match counting {

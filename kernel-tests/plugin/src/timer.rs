@@ -120,11 +120,6 @@ impl Cpu {
     pub(crate) fn is_timer(&self, counter: usize) -> bool {
         self.sampler.counters[counter].is_some_and(|counting| counting.event == EVENT_TIMER)
     }
-
-    /// Whether a counter is a timer: the careful path then sees every block.
-    pub(crate) fn has_timer(&self) -> bool {
-        (0..COUNTERS).any(|counter| self.is_timer(counter))
-    }
 }
 
 impl PmuModel {
