@@ -4,6 +4,7 @@ mod budget;
 mod disk;
 mod hostile;
 mod metrics;
+mod monitoring;
 mod power;
 mod privileges;
 mod soak;

@@ -213,6 +213,8 @@ fn package_holds_the_program_its_service_and_its_manual() {
         ("-rw-r--r--", "./usr/lib/systemd/system/hbbp-sys.service"),
         ("-rw-r--r--", "./usr/share/man/man1/hbbp-sys-daemon.1.gz"),
         ("-rw-r--r--", "./usr/share/doc/hbbp-sys/copyright"),
+        ("-rw-r--r--", "./usr/share/doc/hbbp-sys/monitoring/alerts.yaml"),
+        ("-rw-r--r--", "./usr/share/doc/hbbp-sys/monitoring/dashboard.json"),
     ] {
         let has = |line: &str| line.starts_with(mode) && line.ends_with(path);
         assert!(contents.lines().any(has), "{path}: {contents}");

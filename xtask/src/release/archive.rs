@@ -11,12 +11,14 @@ use super::{Release, bill_of_materials, files, git, objects, time_of_commit};
 use crate::{command, manual};
 
 /// What is packed with the program, by its path in the workspace.
-const BESIDE_THE_PROGRAM: [&str; 5] = [
+const BESIDE_THE_PROGRAM: [&str; 7] = [
     "README.md",
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "hbbp-user/package/Containerfile",
     "hbbp-user/package/hbbp-sys.service",
+    "hbbp-user/package/monitoring/alerts.yaml",
+    "hbbp-user/package/monitoring/dashboard.json",
 ];
 
 /// The program with its man pages, completions and service.

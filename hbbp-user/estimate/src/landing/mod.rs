@@ -79,8 +79,8 @@ const MOVES: usize = 3;
 /// Expected samples of a block from which on its deviation tells how far the model is off (Cochran's rule).
 const ENOUGH: f64 = 5.0;
 
-/// Models whose dispersions differ by less explain the samples alike. On the emulated machine, short and long ones differed by 0.003
-/// at most where both were fitted to the same skid, else by 0.08 at least (gcc, forks, modules, perl, heapsort; 6.12, ivb).
+/// Models whose dispersions differ by less explain the samples alike. On the emulated machine they differed by 0.003 at most where
+/// both had the same skid, else by 0.08 at least (gcc, forks, modules, perl, heapsort; 6.12, ivb).
 const ALIKE: f64 = 0.01;
 
 /// What was found of the skid of samples that were traced back.

@@ -6,7 +6,6 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hbbp_model::names::Workload;
@@ -378,33 +377,6 @@ fn scraped_daemon_grows_like_one_that_is_not() {
     for (daemon, _) in daemons {
         daemon.stop();
     }
-}
-
-#[test]
-#[ignore = "needs a program that only --all installs"]
-fn prometheus_takes_the_metrics() {
-    let Some(_kernel) = kernel() else { return };
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let promtool = target.join("promtool/usr/bin/promtool");
-    if !promtool.is_file() {
-        return skip_outside_ci("promtool is not there; `cargo xtask setup` unpacks it");
-    }
-    let made = tempfile::tempdir().unwrap();
-    let socket = made.path().join("socket");
-    let listen = format!("unix:{}", socket.display());
-    let daemon = Daemon::with(&made.path().join("segments"), &["--listen", &listen]);
-    daemon.until_intervals(1);
-    let text = get(&socket, "/metrics", "");
-    let mut promtool = Command::new(promtool);
-    let promtool = promtool
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut checking = promtool.stderr(Stdio::piped()).spawn().unwrap();
-    checking.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let checked = checking.wait_with_output().unwrap();
-    assert!(checked.status.success(), "{checked:?}");
-    daemon.stop();
 }
 
 #[test]
