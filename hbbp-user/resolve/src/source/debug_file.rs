@@ -1,23 +1,28 @@
 //! Files with debug information: where they are, whether they belong to what was executed, and their DWARF sections.
 //!
 //! A file belongs to a module when it has the same build id; the paths are those of gdb's manual ("Debugging
-//! Information in Separate Files"). Kernel modules are relocatable: their sections get addresses of our own choice, and
-//! their DWARF is relocated to these.
+//! Information in Separate Files"). Where neither has one, it is the executed file if it has the text that was executed, and was
+//! not written since. Kernel modules are relocatable: their sections get addresses of our own choice, and their DWARF is relocated
+//! to these.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use object::read::ReadCache;
-use object::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _, SectionIndex, SectionKind};
+use object::{
+    Object as _, ObjectKind, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SectionIndex,
+    SectionKind,
+};
 
 use super::dwarf::{Bytes, Parsed, SectionNames, load, open_cached};
 use super::section::{Budget, TooLarge};
 use super::split::SplitUnits;
 use crate::debug_places::{debug_file_place, usual_places};
 use crate::user::find_file::same_build_id;
-use hbbp_model::snapshot::{Module, ModuleKind};
+use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, Text};
 
 /// The distance between the sections of a relocatable file: 32-bit relocations never reach from one to another.
 const APART: u64 = 1 << 32;
@@ -35,19 +40,25 @@ pub(super) struct DebugFile {
 }
 
 /// Finds the debug information of a module: among the files that the user named, in the executed file, and where debug
-/// packages put it. `release` is that of the running kernel. `None` if there is none.
+/// packages put it. `None` if there is none.
 pub(super) fn find_debug_file(
-    module: &Module,
-    release: &str,
+    snapshot: &Snapshot,
+    idx: ModuleIdx,
     named: &[PathBuf],
     budget: &mut Budget,
 ) -> Result<Option<DebugFile>, TooLarge> {
+    let Some(module) = snapshot.modules.get(idx.0 as usize) else {
+        return Ok(None);
+    };
+    let release = &snapshot.run.host.kernel_release;
     let mut places = named.to_vec();
     match module.kind {
-        // Nothing says which file it was but the name of one that the user names.
         _ if module.build_id.is_empty() => {
-            let name = Path::new(&module.name).file_name();
-            places.retain(|place| place.file_name() == name);
+            // Of a file that the user names, the name says which it was; of others the text that was executed.
+            let own = PathBuf::from(&module.name);
+            places.retain(|place| place.file_name() == own.file_name());
+            let is_file = matches!(module.kind, ModuleKind::Elf64 | ModuleKind::Elf32);
+            places.extend(Some(own).filter(|own| is_file && is_what_ran(own, snapshot, idx)));
         }
         ModuleKind::Kernel => places.extend(usual_places(release, &module.build_id)),
         ModuleKind::KernelModule => places.extend(debug_file_place(&module.build_id)),
@@ -108,6 +119,28 @@ fn parse_of<'a>(cache: &'a ReadCache<File>, build_id: &[u8]) -> Option<Parsed<'a
     let file = object::File::parse(cache).ok()?;
     let own = file.build_id().ok()?.unwrap_or_default();
     (own.is_empty() == build_id.is_empty() && same_build_id(own, build_id)).then_some(file)
+}
+
+/// Whether a file has all text of a module that was executed, and was there before.
+fn is_what_ran(path: &Path, snapshot: &Snapshot, idx: ModuleIdx) -> bool {
+    let Some((source, cache)) = open_cached(path) else {
+        return false;
+    };
+    let written = source.metadata().and_then(|metadata| metadata.modified());
+    let started = SystemTime::UNIX_EPOCH + Duration::from_nanos(snapshot.run.started);
+    if written.is_ok_and(|written| started < written) {
+        return false;
+    }
+    let Ok(file) = object::File::parse(&cache) else {
+        return false;
+    };
+    let has = |text: &Text| {
+        let len = text.bytes.len() as u64;
+        let mut segments = file.segments();
+        segments.any(|segment| segment.data_range(text.start.0, len) == Ok(Some(&text.bytes)))
+    };
+    let mut ran = snapshot.text.iter().filter(|text| text.module == idx).peekable();
+    ran.peek().is_some() && ran.all(has)
 }
 
 /// Where the file that `.gnu_debuglink` names may lie.

@@ -115,8 +115,7 @@ impl<'a> SourceLines<'a> {
             budget,
         } = self;
         let module = snapshot.modules.get(idx.0 as usize)?;
-        let release = &snapshot.run.host.kernel_release;
-        let open = || match find_debug_file(module, release, named, budget) {
+        let open = || match find_debug_file(snapshot, idx, named, budget) {
             Ok(Some(file)) => {
                 open_lines(file, module).map_or(Found::None, |lines| Found::Lines(Box::new(lines)))
             }

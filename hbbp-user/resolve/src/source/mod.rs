@@ -17,27 +17,33 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 
 use hbbp_model::advice::{Advice, Advised};
-use hbbp_model::snapshot::{Linked, Module, SourceFrames};
+use hbbp_model::snapshot::{Linked, ModuleIdx, Snapshot, SourceFrames};
 use section::{Budget, TooLarge};
 
 /// Reads the inlined functions, lines and discriminators at locations in the file of a module, from the debug
-/// information that is found on this machine. `release` is that of the running kernel.
+/// information that is found on this machine.
 pub fn read_source_frames(
-    module: &Module,
-    release: &str,
+    snapshot: &Snapshot,
+    module: ModuleIdx,
     named: &[PathBuf],
     locations: impl Iterator<Item = Linked>,
 ) -> anyhow::Result<SourceFrames> {
     let mut budget = Budget::default();
-    let found = debug_file::find_debug_file(module, release, named, &mut budget);
+    let found = debug_file::find_debug_file(snapshot, module, named, &mut budget);
+    let name = || {
+        snapshot
+            .modules
+            .get(module.0 as usize)
+            .map_or("", |module| &module.name)
+    };
     let file = match found {
         Ok(file) => file.with_context(|| {
-            let why = format!("no debug information for {}", module.name);
+            let why = format!("no debug information for {}", name());
             Advised::new(why, Advice::NameDebugFile)
         })?,
         Err(TooLarge) => bail!(
             "the debug information of {} takes more memory than is granted to it",
-            module.name
+            name()
         ),
     };
     Ok(frames::read_frames(file, locations, &mut budget))

@@ -276,20 +276,15 @@ impl Images<'_> {
         write: WriteSamples,
         out: &mut dyn Write,
     ) -> anyhow::Result<Written> {
-        let (run, module) = image
+        let (snapshot, idx, module) = image
             .runs
             .iter()
             .find_map(|run| {
                 let snapshot = run.counted.snapshot;
-                Some((&snapshot.run, snapshot.modules.get(run.module.0 as usize)?))
+                Some((snapshot, run.module, snapshot.modules.get(run.module.0 as usize)?))
             })
             .context("the image is in no run")?;
-        let frames = read_source_frames(
-            module,
-            &run.host.kernel_release,
-            &self.named,
-            locations(image.runs),
-        )?;
+        let frames = read_source_frames(snapshot, idx, &self.named, locations(image.runs))?;
         let profile = sample_profile(image, &frames);
         if profile.functions.is_empty() {
             let why = format!("no debug information for the code of {} that ran", module.name);
