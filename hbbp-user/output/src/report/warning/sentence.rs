@@ -90,12 +90,16 @@ impl Warning {
                 cycles: (least, longest),
                 landed,
             } => {
-                write!(
-                    f,
-                    "without branch stacks, samples were traced back to the instructions that triggered them, by a skid of {:.0} to \
-                     {longest:.0} cycles that was fitted to them: paths through code with few samples are guesses",
-                    least.max(0.0)
-                )?;
+                f.write_str("without branch stacks, samples were traced back to the instructions that triggered them, ")?;
+                match *longest < 0.5 {
+                    true => f.write_str("without a skid by their fit")?,
+                    false => write!(
+                        f,
+                        "by a skid of {:.0} to {longest:.0} cycles that was fitted to them",
+                        least.max(0.0)
+                    )?,
+                }
+                f.write_str(": paths through code with few samples are guesses")?;
                 if 0.0 < *landed {
                     write!(
                         f,
