@@ -37,6 +37,9 @@ pub const STDERR: &str = "stderr";
 /// PID 1 ends its last line with this and the exit code of the command.
 pub const VERDICT: &str = "hbbp-vm: exit code ";
 
+/// Bytes of the number that [`pack`] begins with: the length of the rest.
+pub const LENGTH: usize = 8;
+
 /// The bytes to leave in the shared memory.
 pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let mut body = Vec::new();
@@ -57,7 +60,7 @@ pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 /// When the memory is inconsistent.
 pub fn unpack(memory: &[u8]) -> Result<BTreeMap<String, &[u8]>> {
     let mut rest = memory;
-    let length = number(&mut rest, 8)? as usize;
+    let length = number(&mut rest, LENGTH)? as usize;
     rest = rest
         .get(..length)
         .context("the files are longer than the memory")?;

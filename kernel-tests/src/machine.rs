@@ -193,8 +193,11 @@ impl Machine {
         let Verdict { exit_code, log, took } = self.start(path, profile.cpu)?;
         let mut shared = File::open(path.join("shared"))?;
         shared.seek(SeekFrom::Start(layout::FILES as u64))?;
-        let mut memory = Vec::new();
-        shared.read_to_end(&mut memory)?;
+        // The memory behind the files was never touched.
+        let mut length = [0; guest::LENGTH];
+        shared.read_exact(&mut length)?;
+        let mut memory = length.to_vec();
+        shared.take(u64::from_le_bytes(length)).read_to_end(&mut memory)?;
         let files = guest::unpack(&memory)?;
         let files = files.into_iter().map(|(name, bytes)| (name, bytes.to_vec()));
         fs::remove_file(path.join("ram"))?;
