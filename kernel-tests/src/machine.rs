@@ -193,7 +193,7 @@ impl Machine {
         let Verdict { exit_code, log, took } = self.start(path, profile.cpu)?;
         let mut shared = File::open(path.join("shared"))?;
         shared.seek(SeekFrom::Start(layout::FILES as u64))?;
-        // The memory behind the files was never touched.
+        // The memory after the files was never touched.
         let mut length = [0; guest::LENGTH];
         shared.read_exact(&mut length)?;
         let mut memory = length.to_vec();
