@@ -8,6 +8,7 @@
 #![no_std]
 
 pub mod branch;
+pub mod burst;
 pub mod chain;
 pub mod count_map;
 pub mod cpu;
@@ -43,6 +44,16 @@ pub mod name {
         "on_chain_4",
         "on_chain_5",
     ];
+    /// Program on the event of bursts: hands the registers of the sample to user space, and pages of memory.
+    pub const ON_BURST: &str = "on_burst";
+    /// Ring of [`super::burst::BurstHead`] and [`super::burst::BurstPage`].
+    pub const BURSTS: &str = "BURSTS";
+    /// [`super::burst::WantedPages`] by thread group id.
+    pub const WANTED: &str = "WANTED";
+    /// One [`super::burst::BurstStats`] for each CPU.
+    pub const BURST_STATS: &str = "BURST_STATS";
+    /// `u64`: offset of `thread.fsbase` in the kernel's `task_struct`, 0 where it is not known.
+    pub const FS_BASE_OFFSET: &str = "FS_BASE_OFFSET";
     /// Raw tracepoint program, run by hand: copies kernel text to user space.
     pub const READ_TEXT: &str = "read_text";
     /// Raw tracepoint programs that report modules, and the tracepoints that they belong to.

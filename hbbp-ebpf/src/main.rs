@@ -16,6 +16,8 @@ mod maps;
 #[cfg(target_arch = "bpf")]
 mod on_branch;
 #[cfg(target_arch = "bpf")]
+mod on_burst;
+#[cfg(target_arch = "bpf")]
 mod on_chain;
 #[cfg(target_arch = "bpf")]
 mod on_ip;

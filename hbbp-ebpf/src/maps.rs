@@ -5,6 +5,7 @@ use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use hbbp_ebpf::TEXT_WINDOW;
+use hbbp_ebpf::burst::{BurstStats, PAGE_BYTES, WantedPages};
 use hbbp_ebpf::chain::{Chain, ChainStats};
 use hbbp_ebpf::count_map::Bucket;
 use hbbp_ebpf::cpu::Cpu;
@@ -103,6 +104,18 @@ pub(crate) static CHAIN_WORK: PerCpuArray<ChainWork, 1> = PerCpuArray::new();
 #[btf_map]
 pub(crate) static CHAIN_STATS: PerCpuArray<ChainStats, 1> = PerCpuArray::new();
 
+/// What user space receives of bursts. The loader gives room where they are asked for, here and below.
+#[btf_map]
+pub(crate) static BURSTS: RingBuf<u8, PAGE_BYTES> = RingBuf::new();
+
+/// Pages that bursts of a process lacked, by thread group id.
+#[btf_map]
+pub(crate) static WANTED: HashMap<u32, WantedPages, 1> = HashMap::new();
+
+/// How the samples of bursts ended.
+#[btf_map]
+pub(crate) static BURST_STATS: PerCpuArray<BurstStats, 1> = PerCpuArray::new();
+
 /// The window through which kernel text reaches user space.
 #[btf_map]
 pub(crate) static TEXT: Array<[u8; TEXT_WINDOW], 1, { BPF_F_MMAPABLE as usize }> = Array::new();
@@ -118,6 +131,10 @@ pub(crate) static MODULES_LOST: Array<u64, 1> = Array::new();
 /// See [`hbbp_ebpf::name::MODULE_SIZE`].
 #[unsafe(no_mangle)]
 pub(crate) static MODULE_SIZE: Global<u64> = Global::new(0);
+
+/// See [`hbbp_ebpf::name::FS_BASE_OFFSET`].
+#[unsafe(no_mangle)]
+pub(crate) static FS_BASE_OFFSET: Global<u64> = Global::new(0);
 
 /// See [`hbbp_ebpf::name::EXEC_ID_OFFSET`].
 #[unsafe(no_mangle)]

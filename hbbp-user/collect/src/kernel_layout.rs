@@ -21,6 +21,11 @@ pub(crate) fn read_event_count_offset(btf: &Btf) -> Result<u32, String> {
     offset_of(btf, "perf_event", "count")
 }
 
+/// Offset in bytes of `thread.fsbase` in `struct task_struct`, or the reason why it is not known.
+pub(crate) fn read_fs_base_offset(btf: &Btf) -> Result<u32, String> {
+    Ok(offset_of(btf, "task_struct", "thread")? + offset_of(btf, "thread_struct", "fsbase")?)
+}
+
 fn offset_of(btf: &Btf, structure: &str, member: &str) -> Result<u32, String> {
     let found = btf.offset_of(&btf.structure(structure)?, member);
     found.ok_or_else(|| format!("{PATH} has no {structure}.{member}"))

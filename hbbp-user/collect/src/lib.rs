@@ -6,6 +6,7 @@
 
 pub mod bpf;
 pub mod btf;
+pub mod bursts;
 pub mod chains;
 pub mod choice;
 pub(crate) mod class_events;

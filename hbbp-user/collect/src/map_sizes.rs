@@ -75,6 +75,7 @@ pub(super) fn choose(
         } else {
             1
         },
+        bursts: 0,
     })
 }
 

@@ -55,6 +55,8 @@ pub struct Constants {
     pub slices: Option<(SliceCut, SliceEvents)>,
     /// Offset of `count` in the kernel's `struct perf_event`; `None` where it is not known or not asked for.
     pub event_count_offset: Option<u32>,
+    /// Offset of `thread.fsbase` in the kernel's `task_struct`; `None` where it is not known or not asked for.
+    pub fs_base_offset: Option<u32>,
     /// Whether the programs say what they refuse.
     pub messages: Messages,
 }
@@ -86,7 +88,12 @@ pub struct MapSizes {
     pub ring: u32,
     /// Slots of each table of call chains; 1 where callers are not asked for.
     pub chains: u32,
+    /// Bytes of the ring of bursts, a power of two; 0 where they are not asked for.
+    pub(crate) bursts: u32,
 }
+
+/// Processes whose pages bursts ask for at one time: 160 bytes of kernel memory each.
+const BURST_PROCESSES: u32 = 1024;
 
 impl Default for MapSizes {
     /// The least: enough to see whether the kernel takes the object.
@@ -99,6 +106,7 @@ impl Default for MapSizes {
             places: 1,
             ring: 0,
             chains: 1,
+            bursts: 0,
         }
     }
 }
@@ -125,6 +133,7 @@ impl Object {
         };
         let wrong_paths = u32::from(constants.wrong_paths);
         let module_size = u64::from(constants.module_size.unwrap_or(0));
+        let fs_base_offset = u64::from(constants.fs_base_offset.unwrap_or(0));
         let event_count_offset = u64::from(constants.event_count_offset.unwrap_or(0));
         let buckets = buckets_for(sizes.counts);
         // The library draws its keys from the kernel's random numbers.
@@ -145,6 +154,7 @@ impl Object {
             loader.map_max_entries(name::PROGRESS, sizes.threads);
             loader.map_max_entries(name::LAST_COUNTS, sizes.threads);
         }
+        make_room_for_bursts(&mut loader, sizes.bursts);
         loader.map_max_entries(name::CPUS, sizes.cpus);
         loader.map_max_entries(name::STACKS, with_stacks.saturating_mul(ring));
         let ebpf = loader
@@ -156,6 +166,7 @@ impl Object {
             .override_global(name::RING, &ring, true)
             .override_global(name::WRONG_PATHS, &wrong_paths, true)
             .override_global(name::EXEC_ID_OFFSET, &exec_id_offset, true)
+            .override_global(name::FS_BASE_OFFSET, &fs_base_offset, true)
             .override_global(name::PID_NAMESPACE, &namespace, true)
             .override_global(name::PID_NAMESPACE_DEVICE, &device, true)
             .override_global(name::SLICE, &cut.length, true)
@@ -187,6 +198,11 @@ impl Object {
     /// The program for samples with a branch stack of the event with the given number.
     pub fn on_branch(&mut self, event: usize) -> anyhow::Result<OwnedFd> {
         self.on_event(&name::ON_BRANCH, event)
+    }
+
+    /// The program for samples of user code that begin bursts.
+    pub(crate) fn on_burst(&mut self) -> anyhow::Result<OwnedFd> {
+        self.perf_event(name::ON_BURST)
     }
 
     fn on_event(&mut self, names: &[&str; MAX_EVENTS], event: usize) -> anyhow::Result<OwnedFd> {
@@ -243,6 +259,14 @@ impl Object {
         self.ebpf
             .program_mut(name)
             .ok_or_else(|| anyhow!("the eBPF object has no program {name}"))
+    }
+}
+
+/// Gives the maps of bursts their sizes, if the ring has any bytes.
+fn make_room_for_bursts(loader: &mut EbpfLoader<'_>, ring: u32) {
+    if 0 < ring {
+        loader.map_max_entries(name::BURSTS, ring);
+        loader.map_max_entries(name::WANTED, BURST_PROCESSES);
     }
 }
 

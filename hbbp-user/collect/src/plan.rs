@@ -73,6 +73,7 @@ pub(super) fn constants(plan: &Plan, btf: &Result<Btf, String>, notes: &mut Vec<
         module_size: None,
         slices: None,
         event_count_offset: None,
+        fs_base_offset: None,
         messages: plan.messages,
     }
 }

@@ -1,6 +1,7 @@
 //! Memory: pages with known bytes.
 
 use std::collections::BTreeSet;
+use std::hint::black_box;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -26,7 +27,12 @@ struct Page {
     bytes: Box<[u8; PAGE]>,
     /// One bit per byte.
     known: [u64; PAGE / 64],
+    /// The same, of what the burst has stored, known or not: what was there before is gone.
+    stored: [u64; PAGE / 64],
     is_text: bool,
+    /// Whether bytes were read, and whether any were loaded.
+    is_added: bool,
+    is_loaded: bool,
 }
 
 impl Page {
@@ -34,27 +40,72 @@ impl Page {
         Self {
             bytes: Box::new([0; PAGE]),
             known: [0; PAGE / 64],
+            stored: [0; PAGE / 64],
             is_text: false,
+            is_added: false,
+            is_loaded: false,
         }
     }
 
     /// Which of `n <= 64` bytes are known, one bit per byte.
     fn known(&self, offset: usize, n: usize) -> u64 {
-        let word = |at: usize| self.known.get(at).copied().unwrap_or(0);
-        let (at, shift) = (offset / 64, offset % 64);
-        let above = if shift == 0 {
-            0
-        } else {
-            word(at + 1) << (64 - shift)
-        };
-        (word(at) >> shift | above) & first(n)
+        bits(&self.known, offset, n)
     }
 
-    fn set_known(&mut self, offset: usize, is_known: bool) {
-        let bit = 1 << (offset % 64);
-        if let Some(word) = self.known.get_mut(offset / 64) {
-            *word = if is_known { *word | bit } else { *word & !bit };
+    /// The same, of what was stored.
+    fn stored(&self, offset: usize, n: usize) -> u64 {
+        bits(&self.stored, offset, n)
+    }
+
+    /// Adds bytes that fit, where none are known and none were stored.
+    fn add(&mut self, offset: usize, bytes: &[u8]) {
+        self.is_added = true;
+        if bytes.len() == PAGE && self.known == [0; PAGE / 64] && self.stored == [0; PAGE / 64] {
+            self.bytes.copy_from_slice(bytes);
+            self.known.fill(u64::MAX);
+            return;
         }
+        for (offset, byte) in (offset..).zip(bytes) {
+            let word = offset / 64;
+            if (self.known[word] | self.stored[word]) >> (offset % 64) & 1 == 0 {
+                self.bytes[offset] = *byte;
+                set(&mut self.known, offset, true);
+            }
+        }
+    }
+
+    /// Stores a byte, of which may be known that it is this one.
+    fn store(&mut self, offset: usize, byte: u8, is_known: bool) {
+        self.bytes[offset] = byte;
+        set(&mut self.known, offset, is_known);
+        set(&mut self.stored, offset, true);
+    }
+}
+
+/// `n <= 64` bits from one on.
+fn bits(bits: &[u64; PAGE / 64], offset: usize, n: usize) -> u64 {
+    let word = |at: usize| bits.get(at).copied().unwrap_or(0);
+    let (at, shift) = (offset / 64, offset % 64);
+    let above = if shift == 0 {
+        0
+    } else {
+        word(at + 1) << (64 - shift)
+    };
+    (word(at) >> shift | above) & first(n)
+}
+
+fn set(bits: &mut [u64; PAGE / 64], offset: usize, is_set: bool) {
+    let bit = 1 << (offset % 64);
+    let word = &mut bits[offset / 64];
+    *word = if is_set { *word | bit } else { *word & !bit };
+}
+
+impl Drop for Page {
+    /// What was read of other users' processes does not outlive its burst.
+    fn drop(&mut self) {
+        self.bytes.fill(0);
+        // So that the compiler keeps the writes.
+        black_box(&self.bytes);
     }
 }
 
@@ -98,12 +149,7 @@ impl Memory {
     pub fn add(&mut self, address: u64, bytes: &[u8]) -> Result<(), End> {
         for piece in pieces(address, bytes.len()) {
             let page = self.page(piece.page)?;
-            for (offset, byte) in (piece.offset..).zip(&bytes[piece.begin..piece.end]) {
-                if page.known(offset, 1) == 0 {
-                    page.bytes[offset] = *byte;
-                    page.set_known(offset, true);
-                }
-            }
+            page.add(piece.offset, &bytes[piece.begin..piece.end]);
             self.missing.remove(&piece.page);
         }
         Ok(())
@@ -126,6 +172,24 @@ impl Memory {
         self.missing.iter().copied()
     }
 
+    /// Whether up to 64 bytes are known, or were stored: to read them would bring nothing.
+    pub fn is_read(&self, address: u64, n: usize) -> bool {
+        pieces(address, n.min(64)).all(|piece| {
+            let (offset, n) = (piece.offset, piece.end - piece.begin);
+            let held = self.pages.get(&piece.page);
+            held.is_some_and(|page| page.known(offset, n) | page.stored(offset, n) == first(n))
+        })
+    }
+
+    /// The addresses of the pages that were read, and of which bytes were loaded, in no order.
+    pub fn used(&self) -> impl Iterator<Item = u64> {
+        let used = self
+            .pages
+            .iter()
+            .filter(|(_, page)| page.is_added && page.is_loaded);
+        used.map(|(page, _)| *page)
+    }
+
     /// Loads up to 64 bytes, and says which are known, one bit per byte. Unknown ones are 0.
     pub fn load(&mut self, address: u64, bytes: &mut [u8]) -> u64 {
         let mut all = 0;
@@ -133,7 +197,8 @@ impl Memory {
         for piece in pieces(address, bytes.len().min(64)) {
             let n = piece.end - piece.begin;
             let mut known = 0;
-            if let Some(page) = self.pages.get(&piece.page) {
+            if let Some(page) = self.pages.get_mut(&piece.page) {
+                page.is_loaded = true;
                 known = page.known(piece.offset, n);
                 let from = &page.bytes[piece.offset..piece.offset + n];
                 bytes[piece.begin..piece.end].copy_from_slice(from);
@@ -158,8 +223,7 @@ impl Memory {
                 return Err(End::WroteText);
             }
             for (offset, at) in (piece.offset..).zip(piece.begin..piece.end) {
-                page.bytes[offset] = bytes[at];
-                page.set_known(offset, known >> at & 1 != 0);
+                page.store(offset, bytes[at], known >> at & 1 != 0);
             }
         }
         Ok(())
@@ -233,10 +297,19 @@ mod tests {
     fn a_later_read_leaves_what_was_stored() {
         let mut memory = Memory::default();
         memory.store_value(0x1001, Value::known(7), 8).unwrap();
+        memory.store_value(0x1004, Value::UNKNOWN, 8).unwrap();
+        assert!(memory.is_read(0x1004, 1) && !memory.is_read(0x1000, 2));
         memory.add(0x1000, &[1, 1, 1]).unwrap();
         assert_eq!(
             memory.load_value(0x1000, 32),
             Value::partly(0x01_07_01, 0xff_ffff | !0xffff_ffff)
+        );
+        memory.add(0x1000, &[1; PAGE]).unwrap();
+        let byte = |memory: &mut Memory, at| memory.load_value(at, 8).get(8);
+        assert_eq!(
+            [0x1001, 0x1003, 0x1004].map(|at| byte(&mut memory, at)),
+            [Some(7), Some(1), None],
+            "what was stored is unknown"
         );
     }
 

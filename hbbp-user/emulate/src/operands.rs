@@ -115,8 +115,11 @@ impl Machine {
         self.memory.store_value(address, value, width)
     }
 
-    /// The address of the operand in memory, where it is known.
-    pub(crate) fn address(&self, instruction: &Instruction) -> Result<Option<u64>, End> {
+    /// The address of the operand in memory, where it is known, before the instruction is executed.
+    ///
+    /// # Errors
+    /// When it is one that no pointer may have.
+    pub fn address(&self, instruction: &Instruction) -> Result<Option<u64>, End> {
         self.address_at(instruction, Some(0))
     }
 

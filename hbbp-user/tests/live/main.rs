@@ -12,6 +12,7 @@ mod bbv;
 mod beside;
 mod bounds;
 mod bpf;
+mod bursts;
 mod callers;
 mod collect;
 mod daemon;
