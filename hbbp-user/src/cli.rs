@@ -17,6 +17,7 @@ mod processwatch;
 mod record;
 mod recording;
 mod report;
+mod selftest;
 mod top;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use clap_complete::Shell;
 use crate::cmd::Job;
 use crate::cmd::kernel_text::KernelTextOptions;
 use crate::cmd::pager::Paging;
+use crate::cmd::record::RecordOptions;
 use crate::cmd::report::{Extent, Strict};
 use annotate::AnnotateArgs;
 use bbv::BbvArgs;
@@ -44,6 +46,7 @@ use processwatch::ProcessWatchArgs;
 use record::{EndedArgs, RecordArgs};
 use recording::InputArgs;
 use report::{ReportArgs, plain_look};
+use selftest::{SelfTestArgs, SelfTestLoadsArgs};
 use top::TopArgs;
 
 /// Measure the dynamic instruction mix of the whole system, kernel and user code.
@@ -157,6 +160,14 @@ enum Command {
         #[arg(long, value_parser = one_of(&TEXT_OR_JSON), default_value = "text")]
         format: TextOrJson,
     },
+    /// Show how true figures are on this machine, by known loads.
+    ///
+    /// They are measured as by default, and each method is compared with what they executed.
+    #[command(name = "selftest")]
+    SelfTest(SelfTestArgs),
+    /// Run the loads of `selftest`, which starts this itself.
+    #[command(name = "selftest-loads", hide = true)]
+    SelfTestLoads(SelfTestLoadsArgs),
     /// Compare live kernel text with the static image.
     ///
     /// Differing bytes and sites by cause.
@@ -184,7 +195,7 @@ enum Command {
 }
 
 /// Options that are in the short help: with the subcommands they fill a screen that is read at a glance.
-const AT_THE_START: [&str; 7] = ["duration", "pid", "command", "rows", "view", "details", "output"];
+const AT_THE_START: [&str; 6] = ["duration", "command", "rows", "view", "details", "output"];
 
 /// Leaves an option of the measurement out of the short help, unless one begins with it.
 fn beyond_the_start(arg: Arg) -> Arg {
@@ -225,11 +236,7 @@ impl Cli {
                 record,
                 ended,
                 output,
-            }) => {
-                let mut record = record.into_options()?;
-                record.ended = ended.into_ended();
-                Ok(Job::Record(record, output))
-            }
+            }) => Ok(Job::Record(recording(record, ended)?, output)),
             Some(Command::Report {
                 input,
                 report,
@@ -266,6 +273,8 @@ impl Cli {
             Some(Command::ProcessWatch(watch)) => Ok(watch.into_job()),
             Some(Command::Top(top)) => Ok(Job::Top(top.into_options()?)),
             Some(Command::Daemon(daemon)) => Ok(Job::Daemon(daemon.into_options()?)),
+            Some(Command::SelfTest(selftest)) => Ok(Job::SelfTest(selftest.into_options())),
+            Some(Command::SelfTestLoads(loads)) => Ok(loads.into_job()),
             Some(Command::Check { format }) => Ok(Job::Check(format)),
             Some(Command::KernelText {
                 vmlinux,
@@ -282,6 +291,13 @@ impl Cli {
     }
 }
 
+/// What to record for a profile, which holds processes that have ended.
+fn recording(record: RecordArgs, ended: EndedArgs) -> anyhow::Result<RecordOptions> {
+    let mut options = record.into_options()?;
+    options.ended = ended.into_ended();
+    Ok(options)
+}
+
 /// Records and reports; what the report asks for is counted separately.
 fn direct(
     record: RecordArgs,
@@ -290,8 +306,7 @@ fn direct(
     output: Option<PathBuf>,
 ) -> anyhow::Result<Job> {
     let mut report = report.into_options()?;
-    let mut record = record.into_options()?;
-    record.ended = ended.into_ended();
+    let mut record = recording(record, ended)?;
     if report.asks_thread() {
         record.threads = ThreadCounts::Apart;
     }

@@ -83,6 +83,7 @@ fn show_log() {
 fn exit_code(done: &Done, strict: Strict) -> ExitCode {
     match done.command {
         Some(code) if code != 0 => ExitCode::from(code),
+        _ if done.is_off => ExitCode::FAILURE,
         _ if done.quality.unmet(strict).next().is_some() => ExitCode::from(QUALITY_MISSED),
         _ if done.gates.iter().any(|gate| gate.failed) => ExitCode::from(QUALITY_MISSED),
         _ if strict == Strict::Yes && !done.quality.misses.is_empty() => ExitCode::from(QUALITY_MISSED),

@@ -142,7 +142,7 @@ struct Profile<'a> {
 
 impl<'a> Profile<'a> {
     fn snapshots(&self) -> Vec<&'a Snapshot> {
-        self.runs.iter().map(Estimated::snapshot).collect()
+        self.runs.iter().map(|run| run.snapshot).collect()
     }
 
     fn unit(&self) -> Option<Unit> {

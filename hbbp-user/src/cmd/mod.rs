@@ -34,6 +34,7 @@ mod rights;
 mod rule;
 mod runs;
 mod schedule;
+pub(crate) mod selftest;
 mod session;
 mod source_text;
 mod static_image;
@@ -44,7 +45,9 @@ mod worker;
 
 use std::fs::Metadata;
 use std::io::{self, IsTerminal as _, Write};
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use closed_pipe::up_to_a_closed_pipe;
 use export::ExportOptions;
@@ -94,6 +97,17 @@ pub enum Job {
     Daemon(daemon::DaemonOptions),
     /// Print the columns that such a mix can have.
     ListColumns(processwatch::Columns),
+    /// Run loads whose executions are known, and say how true a measurement of them is here.
+    SelfTest(selftest::SelfTestOptions),
+    /// Run these loads.
+    SelfTestLoads {
+        /// The process that asks.
+        parent: u32,
+        /// An inherited descriptor that the counts are written to.
+        counts: RawFd,
+        /// How long they run.
+        time: Duration,
+    },
     /// Print a text that is generated from the definition of the command line.
     Print(Vec<u8>),
     /// Write man pages to a directory.
@@ -111,6 +125,8 @@ pub struct Done {
     pub gates: Vec<Gate>,
     /// What was done, where nothing else says it.
     pub saved: Option<String>,
+    /// Whether a self-test found that something is off.
+    pub is_off: bool,
     /// What the user must know of an import, a merge or an export, sentence by sentence.
     pub warnings: Vec<String>,
     /// What was measured. The program ends without freeing it piece by piece.
@@ -168,6 +184,14 @@ pub fn run(job: &Job, out: &mut dyn Write) -> anyhow::Result<Done> {
             up_to_a_closed_pipe(printed).map(|()| Done::default())
         }
         Job::SaveManual(pages, folder) => manual::save(pages, folder).map(|()| Done::default()),
+        Job::SelfTest(options) => Ok(Done {
+            is_off: selftest::selftest(options, out)?,
+            saved: options.output.as_deref().and_then(saved),
+            ..Done::default()
+        }),
+        Job::SelfTestLoads { parent, counts, time } => {
+            selftest::run_loads(*parent, *counts, *time).map(|()| Done::default())
+        }
         Job::Check(format) => up_to_a_closed_pipe(check::check(*format, out)).map(|()| Done::default()),
     }
 }

@@ -181,7 +181,7 @@ fn write(report: &Report<'_>, options: &ReportOptions, out: &mut dyn Write) -> a
 pub(super) fn check_one_unit_of(runs: &[Estimated<'_>]) -> anyhow::Result<()> {
     check_one_unit(
         runs.iter()
-            .map(|run| (&run.snapshot().run, &run.counts().assignment)),
+            .map(|run| (&run.snapshot.run, &run.counts().assignment)),
     )
 }
 

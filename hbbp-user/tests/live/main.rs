@@ -28,6 +28,7 @@ mod patched;
 mod processes;
 mod roles;
 mod run;
+mod selftest;
 mod tasks;
 mod text;
 mod time;

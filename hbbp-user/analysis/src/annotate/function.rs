@@ -30,7 +30,7 @@ pub fn annotated(
     source: &mut dyn FnMut(ModuleIdx, ImageAddr) -> Option<String>,
     linked: &mut dyn FnMut(ImageAddr, &[u8]) -> Option<StaticText>,
 ) -> Option<Annotated> {
-    let snapshot = estimated.snapshot();
+    let snapshot = estimated.snapshot;
     let module = snapshot.modules.get(code.module.0 as usize)?;
     let found = versions(snapshot, code);
     let mut all = Vec::with_capacity(found.len());
@@ -149,7 +149,7 @@ impl<'a> Building<'a> {
 
     /// Adds the counts of the blocks of a text to their instructions.
     fn add_blocks(&mut self, idx: TextIdx, code: &Code) {
-        let map = self.estimated.map();
+        let map = &self.estimated.map;
         let estimated = self.estimated.counts();
         let counts = &estimated.blocks;
         let Some(blocks) = map.text(idx) else { return };
@@ -182,8 +182,8 @@ impl<'a> Building<'a> {
     fn add_samples(&mut self, idx: TextIdx) {
         let served = &self.estimated.counts().assignment.ebs;
         let serves = |event: &EventIdx| served.is_empty() || served.contains(event);
-        let ips = &self.estimated.located().ips;
-        let Some(blocks) = self.estimated.map().text(idx) else {
+        let ips = &self.estimated.located.ips;
+        let Some(blocks) = self.estimated.map.text(idx) else {
             return;
         };
         let first = ips.partition_point(|ip| ip.location.text < idx);
@@ -205,7 +205,7 @@ impl<'a> Building<'a> {
 
     /// Adds the time at the instructions of a text, where time was sampled as well.
     fn add_time(&mut self, idx: TextIdx) {
-        let (Some(time), Some(blocks)) = (self.estimated.time(), self.estimated.map().text(idx)) else {
+        let (Some(time), Some(blocks)) = (self.estimated.time(), self.estimated.map.text(idx)) else {
             return;
         };
         for (nth, instruction) in (0..).zip(blocks.all_instructions()) {
@@ -229,7 +229,7 @@ impl<'a> Building<'a> {
 
     /// The recorded branches of a text.
     fn branches_of(&self, idx: TextIdx) -> impl Iterator<Item = &'a LocatedBranch> + use<'a> {
-        let recorded = &self.estimated.located().branches;
+        let recorded = &self.estimated.located.branches;
         let first = recorded.partition_point(|branch| branch.from.text < idx);
         let from_first = recorded.get(first..).unwrap_or(&[]).iter();
         from_first.take_while(move |branch| branch.from.text == idx)
@@ -273,9 +273,9 @@ impl<'a> Building<'a> {
     }
 
     fn text(&self, idx: TextIdx) -> Option<(&'a TextBlocks, &'a [u8])> {
-        let snapshot: &Snapshot = self.estimated.snapshot();
+        let snapshot: &Snapshot = self.estimated.snapshot;
         let text = snapshot.text.get(idx.0 as usize)?;
-        Some((self.estimated.map().text(idx)?, &text.bytes))
+        Some((self.estimated.map.text(idx)?, &text.bytes))
     }
 }
 

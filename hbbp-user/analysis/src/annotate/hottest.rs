@@ -19,8 +19,8 @@ pub struct Heat {
 
 /// The executed code, hottest first.
 pub fn hottest(estimated: &Estimated<'_>) -> Vec<Heat> {
-    let snapshot = estimated.snapshot();
-    let map = estimated.map();
+    let snapshot = estimated.snapshot;
+    let map = &estimated.map;
     let mut found: HashMap<(ModuleIdx, ImageAddr), (Code, f64)> = HashMap::new();
     let mut last: Option<Code> = None;
     for block in estimated

@@ -45,8 +45,8 @@ pub(crate) struct Charged {
 impl Callers {
     /// The callers of a run; `None` if no chain was sampled.
     pub(crate) fn new(estimated: &Estimated<'_>) -> Option<Self> {
-        let (snapshot, map) = (estimated.snapshot(), estimated.map());
-        let chains = &estimated.located().chains;
+        let (snapshot, map) = (estimated.snapshot, &estimated.map);
+        let chains = &estimated.located.chains;
         let event_idx = chains.first()?.event;
         let event = snapshot.run.events.get(event_idx.0 as usize)?;
         let mut callers = Self {

@@ -120,7 +120,7 @@ fn walked(chain: Sampled<'_>) -> (Vec<u64>, Ends) {
     let snapshot = sampled(&[chain]);
     let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
     let callers = Callers::new(&estimated).unwrap();
-    let text = estimated.map().text(TextIdx(0)).unwrap();
+    let text = estimated.map.text(TextIdx(0)).unwrap();
     let offset = |(_, call): &At| text.addr(text.instruction(*call).unwrap()).0;
     let [charged] = &callers.charged[..] else { panic!() };
     (charged.calls.iter().map(offset).collect(), callers.ends)
@@ -175,7 +175,7 @@ fn recursion_is_charged_once() {
     ]);
     let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
     let callers = Callers::new(&estimated).unwrap();
-    let text = estimated.map().text(TextIdx(0)).unwrap();
+    let text = estimated.map.text(TextIdx(0)).unwrap();
     let by_call: Vec<(u64, f64, f64)> = callers
         .by_call()
         .into_iter()

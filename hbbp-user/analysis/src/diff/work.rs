@@ -118,7 +118,7 @@ const fn exact(value: f64) -> Figure {
 fn instructions(run: &Estimated<'_>) -> Option<Figure> {
     const THOUSAND: f64 = 1000.0;
 
-    let events = run.snapshot().run.events.iter();
+    let events = run.snapshot.run.events.iter();
     let counters = events
         .filter(|event| event.unit == EventUnit::Instructions)
         .flat_map(|event| &event.counters);
@@ -143,7 +143,7 @@ fn instructions(run: &Estimated<'_>) -> Option<Figure> {
 }
 
 fn seconds(run: &Estimated<'_>) -> Option<Figure> {
-    let duration = run.snapshot().run.duration;
+    let duration = run.snapshot.run.duration;
     (0 < duration).then(|| exact(duration as f64 / 1e9))
 }
 
@@ -156,7 +156,7 @@ fn calls(run: &Estimated<'_>, function: &str) -> Result<Figure, PerError> {
         return Err(PerError::NoExecutions);
     }
     let Ok(query) = function.parse::<Query>();
-    let found = find(run.snapshot(), &hottest(run), &query, &SourceLocations::new());
+    let found = find(run.snapshot, &hottest(run), &query, &SourceLocations::new());
     let code = found.map_err(|why| PerError::Function(why.to_string()))?.code;
     let calls = entries(run, code.module, code.start);
     match calls {
@@ -171,7 +171,7 @@ fn calls(run: &Estimated<'_>, function: &str) -> Result<Figure, PerError> {
 fn entries(run: &Estimated<'_>, module: ModuleIdx, start: ImageAddr) -> Option<Figure> {
     let counts = &run.counts().blocks;
     let mut sum: Option<Figure> = None;
-    for (text, idx) in run.map().texts.iter().zip((0..).map(hbbp_code::locate::TextIdx)) {
+    for (text, idx) in run.map.texts.iter().zip((0..).map(hbbp_code::locate::TextIdx)) {
         let Some(at) = text.find(start).ok().filter(|_| text.module == module) else {
             continue;
         };

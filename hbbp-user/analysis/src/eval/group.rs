@@ -114,6 +114,16 @@ impl Group {
         (0.0 < total.reference).then(|| off.sum())
     }
 
+    /// Half the sum of the absolute differences of the shares of all blocks by a method, as a fraction: the part of the
+    /// executions that it has in the wrong block (total variation distance). `None` if the reference or the method has nothing.
+    pub fn block_distance(&self, method: Method) -> Option<f64> {
+        let mut all = Amounts::default();
+        self.blocks.iter().for_each(|block| all.add(block));
+        let shares = self.blocks.iter().map(|block| block.shares(&all));
+        let off: f64 = shares.map(|it| (it.reference - it.by(method)).abs()).sum();
+        (0.0 < all.reference && 0.0 < all.by(method)).then_some(off / 2.0)
+    }
+
     /// The accuracy error of the blocks by a method, as a fraction; `None` if the reference has nothing.
     pub fn block_error(&self, method: Method) -> Option<f64> {
         // The amounts are instructions already: each counts one.

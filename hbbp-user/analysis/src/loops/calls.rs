@@ -49,7 +49,7 @@ pub(super) fn unseen(
 impl Loops {
     /// Fills in inclusive times and callers.
     pub(super) fn charge(&mut self, callers: &Callers, estimated: &Estimated<'_>) {
-        let map = estimated.map();
+        let map = &estimated.map;
         let regions: Vec<&Region> = self
             .loops
             .iter()
@@ -61,7 +61,7 @@ impl Loops {
         let site = |(call, amount): (At, Amount)| -> Option<CallSite> {
             let text = map.text(call.0)?;
             let addr = text.addr(text.instruction(call.1)?);
-            let module = estimated.snapshot().modules.get(text.module.0 as usize)?;
+            let module = estimated.snapshot.modules.get(text.module.0 as usize)?;
             let named = || format!("{}+{addr}", module.name);
             Some(CallSite {
                 module: text.module,

@@ -39,7 +39,7 @@ pub use region::Region;
 
 /// The loops of a run.
 pub fn loops(estimated: &Estimated<'_>) -> Loops {
-    let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
+    let (snapshot, map, counts) = (estimated.snapshot, &estimated.map, estimated.counts());
     let flows = Flows::new(map, counts);
     let mut found = Loops::default();
     let mut steps = MOST_STEPS;
@@ -86,7 +86,7 @@ impl Loops {
         ran: &[BlockCount],
         steps: &mut usize,
     ) {
-        let (snapshot, map, counts) = (estimated.snapshot(), estimated.map(), estimated.counts());
+        let (snapshot, map, counts) = (estimated.snapshot, &estimated.map, estimated.counts());
         let is_recorded = !counts.assignment.lbr.is_empty();
         let nodes = if is_recorded { Nodes::Ran } else { Nodes::All };
         let Some(function) = Function::new(snapshot, map, flows, text, range, nodes, ran) else {
@@ -145,7 +145,7 @@ impl Loops {
             .sum();
         if let Some(time) = estimated.time() {
             self.time = Some((time.unit, time.total()));
-            let at_blocks = AtBlocks::new(estimated.map(), time);
+            let at_blocks = AtBlocks::new(&estimated.map, time);
             let regions = self.loops.iter_mut().map(|it| &mut it.region);
             for region in regions.chain(&mut self.irreducible) {
                 region.time = Some(at_blocks.of(region));

@@ -104,16 +104,6 @@ impl<'a> Estimated<'a> {
         }
     }
 
-    /// The snapshot.
-    pub const fn snapshot(&self) -> &'a Snapshot {
-        self.snapshot
-    }
-
-    /// The blocks of the executed text.
-    pub const fn map(&self) -> &BlockMap {
-        &self.map
-    }
-
     /// Executions of each block.
     pub const fn counts(&self) -> &BlockCounts {
         &self.counts
@@ -122,11 +112,6 @@ impl<'a> Estimated<'a> {
     /// Time, where it was sampled in addition to executions.
     pub(crate) const fn time(&self) -> Option<&Time> {
         self.time.as_ref()
-    }
-
-    /// Samples and branches by location. The streams are in [`Self::counts`].
-    pub const fn located(&self) -> &Located {
-        &self.located
     }
 
     /// The instructions that a mix by source lines needs the locations of.

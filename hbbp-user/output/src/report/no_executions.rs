@@ -62,7 +62,7 @@ impl NoExecutions {
 
 /// The sentence on an estimate; `None` where its figures are executions.
 pub(super) fn without_executions(estimated: &Estimated<'_>, wording: Wording) -> Option<String> {
-    let run = &estimated.snapshot().run;
+    let run = &estimated.snapshot.run;
     let found = NoExecutions::of(run, &estimated.counts().assignment);
     found.map(|it| it.in_words(wording))
 }

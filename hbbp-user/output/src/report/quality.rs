@@ -156,7 +156,7 @@ impl Miss {
 
 impl Miss {
     /// The sentence, with advice in these words.
-    pub(super) fn in_words(&self, wording: Wording) -> String {
+    pub fn in_words(&self, wording: Wording) -> String {
         match self {
             Self::Residual {
                 unit,

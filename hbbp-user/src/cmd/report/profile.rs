@@ -36,7 +36,7 @@ impl<'a> Profile<'a> {
                 Default::default()
             };
             if asks_loops {
-                loops(estimated).place(estimated.map(), &mut locations);
+                loops(estimated).place(&estimated.map, &mut locations);
             }
             (locations, notes)
         };
@@ -100,11 +100,11 @@ impl<'a> Profile<'a> {
             let mut found = loops(run);
             let n = options.top.unwrap_or(usize::MAX);
             let shown = found.loops.iter().take(n);
-            let instructions = shown.flat_map(|it| it.region.instructions(run.map()));
+            let instructions = shown.flat_map(|it| it.region.instructions(&run.map));
             let instructions = instructions.chain(found.call_addresses(n));
-            let mut lines = SourceLines::new(run.snapshot(), options.debug_files.clone());
+            let mut lines = SourceLines::new(run.snapshot, options.debug_files.clone());
             let locations = lines.read_lines(instructions);
-            found.locate(n, run.map(), &locations);
+            found.locate(n, &run.map, &locations);
             found
         };
         Ok(self.estimated.iter().map(of_run).collect())

@@ -61,7 +61,7 @@ impl<'a> Figures<'a> {
     /// Of an estimate.
     pub const fn new(estimated: &'a Estimated<'a>, demangle: Demangle, wording: Wording) -> Self {
         Self {
-            snapshot: estimated.snapshot(),
+            snapshot: estimated.snapshot,
             estimated,
             demangle,
             wording,
@@ -82,7 +82,7 @@ impl<'a> Figures<'a> {
         let due: Option<u64> = due.map(|due| due.iter().sum());
         let unresolved = &self.estimated.counts().outcome.unresolved;
         let total = |tally: &Tally<Unresolved>| tally.0.values().copied().map(PerRing::total).sum::<u64>();
-        let unresolved = total(&self.estimated.located().unresolved) + total(unresolved);
+        let unresolved = total(&self.estimated.located.unresolved) + total(unresolved);
         let of_machine = run.duration as f64 * f64::from(run.host.n_cpus.max(1));
         let mix = self.mix(&Query::by([Dimension::Category]));
         Facts {
