@@ -38,6 +38,7 @@ mod loops;
 mod perf;
 mod recorded;
 mod recordings;
+mod selftest;
 mod soak;
 mod statistics;
 mod stress;
