@@ -7,7 +7,7 @@
 pub const PAGE_BYTES: usize = 4096;
 
 /// Bytes below the stack pointer that functions may use (System V ABI for x86-64, 3.2.2: the red zone).
-pub const RED_ZONE: u64 = 128;
+const RED_ZONE: u64 = 128;
 
 /// Pages of the stack: the one that the red zone begins in, and the one after it.
 pub const STACK_PAGES: usize = 2;

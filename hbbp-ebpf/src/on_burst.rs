@@ -1,5 +1,5 @@
-//! The program on the event of bursts: hands the registers of a sample of user code to user space, and memory that its code is
-//! likely to read, as it was at that moment.
+//! The program on the event of bursts: hands the registers of a sample of user code to user space. With them goes memory that the
+//! code is likely to read, as it was at that moment.
 //!
 //! The event is of its own, and leaves the kernel out: the programs on the other events do nothing for bursts. Memory that is
 //! not there stays so: the helper that reads it takes no fault (mm/maccess.c, `copy_from_user_nofault`).
@@ -158,9 +158,9 @@ unsafe fn write_registers(head: *mut BurstHead, regs: *const pt_regs) {
     }
 }
 
-/// The base of FS of the current task, 0 where the kernel does not report where it is. The kernel keeps it there when a task sets
-/// it by a system call or starts with one (arch/x86/kernel/process_64.c, `do_arch_prctl_64`); one that the task has set by WRFSBASE
-/// since it came onto the CPU is not seen.
+/// The base of FS of the current task, 0 where the kernel does not report where it is. The kernel keeps there what a task sets
+/// by a system call or starts with (arch/x86/kernel/process_64.c, `do_arch_prctl_64`). What the task has set by WRFSBASE since it
+/// came onto the CPU is not seen.
 #[inline(always)]
 fn fs_base() -> u64 {
     let offset = FS_BASE_OFFSET.load();

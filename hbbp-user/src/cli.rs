@@ -195,7 +195,7 @@ enum Command {
 }
 
 /// Options that are in the short help: with the subcommands they fill a screen that is read at a glance.
-const AT_THE_START: [&str; 6] = ["duration", "command", "rows", "view", "details", "output"];
+const AT_THE_START: [&str; 6] = ["duration", "pid", "command", "rows", "view", "output"];
 
 /// Leaves an option of the measurement out of the short help, unless one begins with it.
 fn beyond_the_start(arg: Arg) -> Arg {

@@ -44,8 +44,8 @@ pub struct Followers {
 }
 
 impl Followers {
-    /// Follows a burst of a process image, by thread group and exec id, that was sampled at a time in ns; `None` if the process is
-    /// gone, or its memory may not be read.
+    /// Follows a burst that was sampled at a time in ns. Its process image is known by thread group and exec id. `None` if the
+    /// process is gone, or its memory may not be read.
     pub fn follow(
         &mut self,
         tgid: u32,

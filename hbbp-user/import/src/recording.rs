@@ -12,11 +12,11 @@ use super::events::describe_by_name;
 use super::format::Format;
 use super::perf_data::{PerfData, Sideband};
 use super::preaggregated::{Preaggregated, read_preaggregated};
-use super::stream_cost::FindText;
+use super::stream_cost::{FindText, Trigger};
 use super::{Header, ImportError, Sample, TextModules};
 use hbbp_model::record::Timed;
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::snapshot::{Event, EventIdx, EventUnit, HostFacts, Interval, Loss, Losses, ProcessIdx, Run};
+use hbbp_model::snapshot::{Event, EventIdx, HostFacts, Interval, Loss, Losses, ProcessIdx, Run};
 
 /// The files of a recording, each open at its start.
 #[derive(Debug)]
@@ -237,9 +237,7 @@ impl<F: Read + Seek> Recording<F> {
         let mut samples = self.samples;
         // Of what is summed already no stack is known.
         let is_summed = matches!(samples, Samples::Counted(..));
-        let by_time = |event: &Event| {
-            event.branch_stack && matches!(event.unit, EventUnit::Cycles | EventUnit::Nanoseconds)
-        };
+        let by_time = |event: &Event| event.branch_stack && Trigger::of(event) == Trigger::Time;
         if is_summed && self.events.iter().any(by_time) {
             chosen.notes.push(OVERWEIGHT.to_owned());
         } else if !is_summed && chosen.weighs_stacks() {

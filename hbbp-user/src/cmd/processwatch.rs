@@ -10,19 +10,15 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use super::closed_pipe::{Reader, reader_after};
-use super::record::{EndedProcesses, Intervals, RecordOptions, Target};
+use super::record::{Intervals, RecordOptions, Target};
 use crate::advice::words;
 use hbbp_analysis::mix::{Axis, Dimension, Estimated, Filter, Query, Sort, Value, processwatch_categories};
 use hbbp_code::blocks::DecodedText;
 use hbbp_collect::choice::Choice;
-use hbbp_collect::object::Messages;
-use hbbp_collect::{ClassCounting, StackEvents};
 use hbbp_model::snapshot::SourceLocations;
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::streams::ThreadCounts;
 use hbbp_output::report::Look;
 use hbbp_output::report::watch::{Layout, Watch};
-use hbbp_resolve::kernel::space::TextHistory;
 
 /// What is said where an interval cannot be written.
 const NOT_WRITTEN: &str = "failed to write an interval";
@@ -156,25 +152,12 @@ fn query(columns: Axis, rings: Rings) -> anyhow::Result<Query> {
 fn record_options(options: &WatchOptions) -> RecordOptions {
     RecordOptions {
         target: options.pid.map_or(Target::System, Target::Process),
-        duration: None,
         choice: Choice {
-            event: None,
             period: options.period.map(Period::Fixed),
-            branch_period: None,
             duration: Some(options.interval),
-            time: None,
-            callers: false,
-            stacks: StackEvents::ForBothRings,
-            slices: None,
+            ..Choice::default()
         },
-        threads: ThreadCounts::Together,
-        ended: EndedProcesses::Apart,
-        map_entries: None,
-        text: TextHistory::Followed,
-        messages: Messages::Off,
-        vmlinux: None,
-        cpu_budget: None,
-        classes: ClassCounting::Off,
+        ..RecordOptions::default()
     }
 }
 

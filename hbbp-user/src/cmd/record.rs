@@ -56,6 +56,25 @@ pub struct RecordOptions {
     pub classes: ClassCounting,
 }
 
+impl Default for RecordOptions {
+    /// Everything that runs, until a signal.
+    fn default() -> Self {
+        Self {
+            target: Target::System,
+            duration: None,
+            choice: Choice::default(),
+            threads: ThreadCounts::Together,
+            ended: EndedProcesses::Apart,
+            map_entries: None,
+            text: TextHistory::Followed,
+            messages: Messages::Off,
+            vmlinux: None,
+            cpu_budget: None,
+            classes: ClassCounting::Off,
+        }
+    }
+}
+
 /// Scope of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Target {

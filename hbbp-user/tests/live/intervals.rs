@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use hbbp_collect::ClassCounting;
-use hbbp_collect::choice::Choice;
-use hbbp_collect::object::Messages;
 use hbbp_model::profile::Output;
 use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::file::Compression;
-use hbbp_model::streams::ThreadCounts;
-use hbbp_resolve::kernel::space::TextHistory;
-use hbbp_user::cmd::record::{EndedProcesses, Intervals, RecordOptions, Target};
+use hbbp_user::cmd::record::{Intervals, RecordOptions};
 
 use super::load::Load;
 use super::run::assert_accounts_for;
@@ -19,17 +15,8 @@ use super::{kernel, number, report_of, resolved, run};
 /// Three intervals of two seconds, and one that is ended in its middle.
 fn profiles() -> Vec<Snapshot> {
     let options = RecordOptions {
-        target: Target::System,
-        duration: None,
-        choice: Choice::default(),
-        threads: ThreadCounts::Together,
-        ended: EndedProcesses::Apart,
-        map_entries: None,
-        text: TextHistory::Followed,
-        messages: Messages::Off,
-        vmlinux: None,
-        cpu_budget: None,
         classes: ClassCounting::On,
+        ..RecordOptions::default()
     };
     let mut intervals = Intervals::open(&options, Duration::from_secs(2)).unwrap();
     let mut profiles: Vec<Snapshot> = intervals.by_ref().take(3).map(Result::unwrap).collect();

@@ -114,8 +114,8 @@ impl Group {
         (0.0 < total.reference).then(|| off.sum())
     }
 
-    /// Half the sum of the absolute differences of the shares of all blocks by a method, as a fraction: the part of the
-    /// executions that it has in the wrong block (total variation distance). `None` if the reference or the method has nothing.
+    /// The part of the executions that a method has in the wrong block, as a fraction: half the sum of the absolute differences
+    /// of the shares of all blocks (total variation distance). `None` if the reference or the method has nothing.
     pub fn block_distance(&self, method: Method) -> Option<f64> {
         let mut all = Amounts::default();
         self.blocks.iter().for_each(|block| all.add(block));

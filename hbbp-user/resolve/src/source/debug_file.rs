@@ -127,6 +127,7 @@ fn is_what_ran(path: &Path, snapshot: &Snapshot, idx: ModuleIdx) -> bool {
         return false;
     };
     let written = source.metadata().and_then(|metadata| metadata.modified());
+    // A recording does not say when it began: each file is then of later.
     let started = SystemTime::UNIX_EPOCH + Duration::from_nanos(snapshot.run.started);
     if written.is_ok_and(|written| started < written) {
         return false;

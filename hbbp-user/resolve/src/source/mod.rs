@@ -30,21 +30,16 @@ pub fn read_source_frames(
 ) -> anyhow::Result<SourceFrames> {
     let mut budget = Budget::default();
     let found = debug_file::find_debug_file(snapshot, module, named, &mut budget);
-    let name = || {
-        snapshot
-            .modules
-            .get(module.0 as usize)
-            .map_or("", |module| &module.name)
-    };
+    let module = snapshot.modules.get(module.0 as usize);
+    let name = module.map_or("", |module| &module.name);
     let file = match found {
         Ok(file) => file.with_context(|| {
-            let why = format!("no debug information for {}", name());
+            let why = format!("no debug information for {name}");
             Advised::new(why, Advice::NameDebugFile)
         })?,
-        Err(TooLarge) => bail!(
-            "the debug information of {} takes more memory than is granted to it",
-            name()
-        ),
+        Err(TooLarge) => {
+            bail!("the debug information of {name} takes more memory than is granted to it")
+        }
     };
     Ok(frames::read_frames(file, locations, &mut budget))
 }

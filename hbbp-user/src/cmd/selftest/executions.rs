@@ -158,8 +158,8 @@ fn by_method(group: Option<&Group>, error: fn(&Group, Method) -> Option<f64>) ->
 /// Mean of the absolute value of a normal variable with standard deviation 1: the root of 2 / pi.
 const MEAN_OF_NORMAL: f64 = 0.797_884_560_802_865_4;
 
-/// The standard error of all functions of a module: they are estimated from the same samples, so theirs are added as if they were
-/// independent, which the sum of all of a run is printed with.
+/// The standard error of all functions of a module, as a report prints that of a sum: those of the functions are added as if they
+/// were independent.
 fn by_function_total(mix: &Mix, module: &str) -> f64 {
     let rows = mix
         .rows

@@ -33,18 +33,14 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::closed_pipe::up_to_a_closed_pipe;
 use super::profile_output::open_output;
-use super::record::{self, Command, EndedProcesses, RecordOptions, Recorded, Target};
+use super::record::{self, Command, RecordOptions, Recorded, Target};
 use executions::{Executions, LoadProcess};
 use hbbp_analysis::mix::{Query, analyse};
-use hbbp_collect::ClassCounting;
 use hbbp_collect::choice::Choice;
-use hbbp_collect::object::Messages;
 use hbbp_model::snapshot::Snapshot;
 use hbbp_model::snapshot::file::Compression;
 use hbbp_model::snapshot::run::Period;
-use hbbp_model::streams::ThreadCounts;
 use hbbp_output::report::quality;
-use hbbp_resolve::kernel::space::TextHistory;
 use image::ADDRESS;
 use program::Program;
 pub(crate) use run_loads::run as run_loads;
@@ -118,21 +114,13 @@ fn record_options(options: &SelfTestOptions, counts: RawFd) -> anyhow::Result<Re
     let command = std::iter::once(program.into()).chain(words.map(Into::into));
     Ok(RecordOptions {
         target: Target::SystemDuring(command.collect()),
-        duration: None,
         choice: Choice {
             period: options.period.map(Period::Fixed),
             branch_period: options.branch_period,
             duration: Some(options.time),
             ..Choice::default()
         },
-        threads: ThreadCounts::Together,
-        ended: EndedProcesses::Apart,
-        map_entries: None,
-        text: TextHistory::Followed,
-        messages: Messages::Off,
-        vmlinux: None,
-        cpu_budget: None,
-        classes: ClassCounting::Off,
+        ..RecordOptions::default()
     })
 }
 

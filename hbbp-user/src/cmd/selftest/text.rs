@@ -69,7 +69,7 @@ fn write_executions(executions: &Executions, out: &mut dyn Write) -> io::Result<
     }
     writeln!(out, "\nkernel code: errors in % of the calls of each function\n")?;
     for call in &executions.calls {
-        let verdict = if call.off().is_none() { "PASS" } else { "OFF" };
+        let verdict = call.verdict().name();
         writeln!(out, "{}   {verdict}", amount(call.function, &call.calls))?;
     }
     for function in &executions.unseen {
@@ -106,7 +106,7 @@ fn write_load(load: &LoadErrors, has_scale: bool, out: &mut dyn Write) -> io::Re
         of_methods(load.mnemonics),
         100.0 * load.mnemonics_by_chance,
         of_methods(load.blocks),
-        if load.passes(has_scale) { "PASS" } else { "OFF" }
+        load.verdict(has_scale).name()
     )
 }
 
@@ -133,7 +133,7 @@ fn write_times(run: &Run, times: &[LoadTime], out: &mut dyn Write) -> io::Result
             100.0 * time.cpu,
             100.0 * time.sampled,
             100.0 * time.std_error,
-            if time.off().is_none() { "PASS" } else { "OFF" }
+            time.verdict().name()
         )?;
     }
     writeln!(

@@ -47,33 +47,29 @@ pub(super) fn times(
     let of_load = |name: &str| {
         samples(&|key| matches!(key, [_, module, function] if *module == process.module && function == name))
     };
-    let mut counted: Vec<(&'static str, f64, f64)> = Vec::new();
-    let mut calls = (
-        SYSTEM_CALLS,
-        0.0,
-        samples(&|key| key.first().is_some_and(|ring| ring == "kernel")),
-    );
-    for (load, ran) in program.loads.iter().zip(ran) {
-        let (cpu, sampled) = (ran.cpu as f64, of_load(load.name));
-        match load.kernel {
-            None => counted.push((load.name, cpu, sampled)),
-            Some(_) => {
-                calls.1 += cpu;
-                calls.2 += sampled;
-            }
-        }
-    }
-    counted.push(calls);
-    let all_cpu: f64 = counted.iter().map(|(_, cpu, _)| cpu).sum();
-    let all: f64 = counted.iter().map(|(.., sampled)| sampled).sum();
-    let times = counted.into_iter().map(|(name, cpu, sampled)| {
-        let sampled = if 0.0 < all { sampled / all } else { 0.0 };
-        LoadTime {
-            name,
-            cpu: cpu / all_cpu,
-            sampled,
-            std_error: (sampled * (1.0 - sampled) / all.max(1.0)).sqrt(),
-        }
+    let loads = || program.loads.iter().zip(ran);
+    let calling = || loads().filter(|(load, _)| load.kernel.is_some());
+    let user = loads().filter(|(load, _)| load.kernel.is_none());
+    let user = user.map(|(load, ran)| LoadTime {
+        name: load.name,
+        cpu: ran.cpu as f64,
+        sampled: of_load(load.name),
+        std_error: 0.0,
     });
-    times.collect()
+    let in_kernel = samples(&|key| key.first().is_some_and(|ring| ring == "kernel"));
+    let calls = LoadTime {
+        name: SYSTEM_CALLS,
+        cpu: calling().map(|(_, ran)| ran.cpu as f64).sum(),
+        sampled: in_kernel + calling().map(|(load, _)| of_load(load.name)).sum::<f64>(),
+        std_error: 0.0,
+    };
+    let mut times: Vec<LoadTime> = user.chain([calls]).collect();
+    let cpu: f64 = times.iter().map(|time| time.cpu).sum();
+    let samples = times.iter().map(|time| time.sampled).sum::<f64>().max(1.0);
+    for time in &mut times {
+        time.cpu /= cpu;
+        time.sampled /= samples;
+        time.std_error = (time.sampled * (1.0 - time.sampled) / samples).sqrt();
+    }
+    times
 }

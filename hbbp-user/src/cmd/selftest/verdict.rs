@@ -16,6 +16,28 @@ const OF_ALL: f64 = 0.003;
 /// Of the shares of time, in points: interrupts and the start of the loads count for the system calls.
 const OF_TIME: f64 = 0.01;
 
+/// Where chance alone may be off by more than this, a figure that is not off says nothing.
+const VAGUE: f64 = 0.25;
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    Pass,
+    Off,
+    /// It is not off, but by chance it could be by much.
+    TooFewSamples,
+}
+
+impl Verdict {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Off => "OFF",
+            Self::TooFewSamples => "too few samples",
+        }
+    }
+}
+
 /// What was tested.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Tested {
@@ -74,6 +96,15 @@ impl Compared {
     fn is_off_by(&self, part: f64) -> bool {
         CHANCE * self.relative_error() + part < self.relative().abs()
     }
+
+    /// The verdict on its row.
+    fn verdict(&self, is_off: bool) -> Verdict {
+        match (is_off, VAGUE < CHANCE * self.relative_error()) {
+            (true, _) => Verdict::Off,
+            (false, true) => Verdict::TooFewSamples,
+            (false, false) => Verdict::Pass,
+        }
+    }
 }
 
 impl Executions {
@@ -96,9 +127,8 @@ impl Executions {
 }
 
 impl LoadErrors {
-    /// Whether its row passes.
-    pub(super) fn passes(&self, has_scale: bool) -> bool {
-        self.off(has_scale).is_empty()
+    pub(super) fn verdict(&self, has_scale: bool) -> Verdict {
+        self.instructions.verdict(!self.off(has_scale).is_empty())
     }
 
     fn off(&self, has_scale: bool) -> Vec<String> {
@@ -131,8 +161,12 @@ impl LoadErrors {
 }
 
 impl CallErrors {
+    pub(super) fn verdict(&self) -> Verdict {
+        self.calls.verdict(self.off().is_some())
+    }
+
     /// What is off of it.
-    pub(super) fn off(&self) -> Option<String> {
+    fn off(&self) -> Option<String> {
         self.calls.is_off_by(OF_LOAD).then(|| {
             format!(
                 "{}: its calls are off by {:+.2} %, with a standard error of {:.2} %: executions of kernel code are not \
@@ -146,8 +180,15 @@ impl CallErrors {
 }
 
 impl LoadTime {
+    pub(super) fn verdict(&self) -> Verdict {
+        match self.off() {
+            Some(_) => Verdict::Off,
+            None => Verdict::Pass,
+        }
+    }
+
     /// What is off of it.
-    pub(super) fn off(&self) -> Option<String> {
+    fn off(&self) -> Option<String> {
         let difference = self.sampled - self.cpu;
         (CHANCE * self.std_error + OF_TIME < difference.abs()).then(|| {
             format!(
@@ -199,6 +240,11 @@ mod tests {
         let all = off(load(990.0, 0.0));
         assert!(all.len() == 1 && all[0].contains("-1.00 %"), "{all:?}");
         assert_eq!(off(load(1030.0, 0.0)).len(), 2);
+        let mut of_few = load(1000.0, 0.0);
+        assert_eq!(of_few.verdict(true), Verdict::Pass);
+        of_few.instructions.std_error = 63.0;
+        assert_eq!(of_few.verdict(true), Verdict::TooFewSamples);
+        assert_eq!(load(1030.0, 0.0).verdict(true), Verdict::Off);
         assert!(off(load(1000.0, 0.0241))[0].contains("mix is wrong"));
         let unseen = LoadErrors {
             mnemonics: [None; 3],
