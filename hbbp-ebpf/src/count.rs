@@ -8,36 +8,42 @@ use aya_ebpf::helpers::{
     bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_get_smp_processor_id, bpf_ktime_get_ns,
 };
 use hbbp_ebpf::count_map::{self, Bucket, CLAIMED, FREE, SLOTS, TRIED, bucket_behind, bucket_of, hash};
+use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::key::{MOMENT, MOMENT_SHIFT, OUTSIDE, PER_THREAD, turning_bit};
 use hbbp_ebpf::stat::Outcome;
 use hbbp_ebpf::{CountKey, EventTag, Tally, is_kernel};
 
-use crate::maps::{
-    BUCKETS, COUNTS, EXEC_ID_OFFSET, INTERVAL, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED, TURNING, WORK,
-};
+use crate::maps::{BUCKETS, COUNTS, EXEC_ID_OFFSET, PID_NAMESPACE, PID_NAMESPACE_DEVICE, SEED};
+use crate::work::Work;
 use crate::{log, slice};
+
+/// The process image of the current task: thread group id and exec id.
+#[inline(always)]
+pub(crate) fn image() -> [u32; 2] {
+    let [tgid, _] = ids();
+    [tgid, exec_id()]
+}
 
 /// What user code of the current task is counted under: thread group id, exec id, and thread id where threads are counted
 /// separately, else when it is counted.
 #[inline(always)]
-pub(crate) fn task() -> [u32; 3] {
+pub(crate) fn task(cpu: &Cpu) -> [u32; 3] {
     let [tgid, tid] = ids();
-    [tgid, exec_id(), thread_or_moment(tgid, tid)]
+    [tgid, exec_id(), thread_or_moment(cpu, tgid, tid)]
 }
 
 #[inline(always)]
-fn thread_or_moment(tgid: u32, tid: u32) -> u32 {
-    if tid == 0 { moment(tgid) } else { tid }
+fn thread_or_moment(cpu: &Cpu, tgid: u32, tid: u32) -> u32 {
+    if tid == 0 { moment(cpu, tgid) } else { tid }
 }
 
 /// When a process is counted whose mappings take turns; 0 of the others.
 #[inline(always)]
-fn moment(tgid: u32) -> u32 {
-    // SAFETY: a u64 of the map, which user space replaces as a whole.
-    let turning = TURNING.get(0).map_or(0, |turning| unsafe {
-        core::ptr::from_ref(turning).read_volatile()
-    });
-    if turning & turning_bit(tgid) == 0 || slice::are_told_apart() {
+fn moment(cpu: &Cpu, tgid: u32) -> u32 {
+    // SAFETY: a number of the CPU, which user space writes as a whole.
+    let turning = unsafe { (&raw const cpu.turning).read_volatile() };
+    // Mostly there is none, which is seen without the bit.
+    if turning == 0 || turning & turning_bit(tgid) == 0 || slice::are_told_apart() {
         return 0;
     }
     // SAFETY: the helper takes no arguments and is safe in NMI context.
@@ -54,17 +60,17 @@ pub(crate) fn cpu() -> u32 {
 
 /// The key of an address that the current task executed.
 #[inline(always)]
-pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
+pub(crate) fn key(cpu: &Cpu, address: u64, event: EventTag) -> CountKey {
     let ([tgid, tid], exec_id) = (ids(), exec_id());
     let in_kernel = is_kernel(address);
     // No mapping of a process takes turns with others in the kernel.
     let tid = if in_kernel {
         tid
     } else {
-        thread_or_moment(tgid, tid)
+        thread_or_moment(cpu, tgid, tid)
     };
     let event = if in_kernel || slice::are_told_apart() {
-        event.in_interval(interval())
+        event.in_interval(interval(cpu))
     } else {
         event
     };
@@ -81,14 +87,12 @@ pub(crate) fn key(address: u64, event: EventTag) -> CountKey {
 
 /// The interval that kernel code is counted in; the slice where these are distinguished, for all code.
 #[inline(always)]
-pub(crate) fn interval() -> u32 {
+pub(crate) fn interval(cpu: &Cpu) -> u32 {
     if slice::are_told_apart() {
         return slice::current();
     }
-    // SAFETY: a u32 of the map, which user space replaces as a whole.
-    INTERVAL.get(0).map_or(0, |interval| unsafe {
-        core::ptr::from_ref(interval).read_volatile()
-    })
+    // SAFETY: a number of the CPU, which user space writes as a whole.
+    unsafe { (&raw const cpu.interval).read_volatile() as u32 }
 }
 
 /// The thread group id of the current task as user space knows it, and its thread id where threads are counted separately.
@@ -139,14 +143,13 @@ fn exec_id() -> u32 {
     }
 }
 
-/// Counts one sample of `weight` units under `key`; `begun` is how many counts this CPU began.
+/// Counts one sample of `weight` units under `key`.
 #[inline(always)]
-pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
-    let (Some(work), Some(counts)) = (WORK.get_ptr_mut(0), COUNTS.get(0)) else {
+pub(crate) fn add(key: &CountKey, weight: u64, cpu: &mut Cpu) -> Outcome {
+    let Some(counts) = COUNTS.get(0) else {
         return Outcome::NoMap;
     };
-    // SAFETY: the work space belongs to this CPU, and the kernel does not nest programs on perf events.
-    let work = unsafe { &mut *work };
+    let work = Work::of(cpu);
     // SAFETY: the helper takes no arguments and is safe in NMI context.
     work.set(key, weight, unsafe { bpf_ktime_get_ns() });
     let (words, tally) = (work.key(), work.tally());
@@ -167,7 +170,7 @@ pub(crate) fn add(key: &CountKey, weight: u64, begun: &mut u64) -> Outcome {
             // SAFETY: as above.
             if claim(unsafe { &raw mut (*slot).state }) {
                 fill(slot, &words, state, &tally);
-                *begun += 1;
+                cpu.begun += 1;
                 return Outcome::Counted;
             }
             // SAFETY: the slot is valid; once its state is a hash, its key does not change any more.

@@ -7,6 +7,9 @@
 use crate::MAX_EVENTS;
 use crate::stat::EventStats;
 
+/// Numbers that the programs on eventing IPs work on.
+pub const WORK: usize = 7;
+
 /// One CPU.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,12 +23,18 @@ pub struct Cpu {
     /// From 1 on, which of the rings and tables of branch stacks are its own; 0 where it has none. User space writes it before
     /// events run there. CPUs that never come online need no memory so.
     pub place: u64,
+    /// The interval that kernel code is counted in. User space begins another when kernel text was patched: the counts before and
+    /// after are separate then without a drain. It is an `u32`, of all CPUs the same but for the moment in which it is written.
+    pub interval: u64,
+    /// A bit for each process whose counts carry the [moment](crate::key::MOMENT), by its thread group id modulo 64. User space
+    /// writes it.
+    pub turning: u64,
     /// For the next line of cache: the reader writes there.
-    pub padding: [u64; 3],
+    pub padding: u64,
     /// Stacks that were ever read. User space writes it.
     pub tail: u64,
-    /// See `padding`.
-    pub padding_behind: [u64; 7],
+    /// What the programs on eventing IPs work on; nothing for user space.
+    pub work: [u64; WORK],
 }
 
 const _: () = assert!(size_of::<Cpu>() == 448 && core::mem::offset_of!(Cpu, tail) == 384);

@@ -72,7 +72,7 @@ pub const fn thread_of(tid: u32) -> u32 {
     if tid & MOMENT == 0 { tid } else { 0 }
 }
 
-/// The bit of a process in [`crate::name::TURNING`].
+/// The bit of a process in [`crate::cpu::Cpu::turning`].
 #[inline(always)]
 pub const fn turning_bit(tgid: u32) -> u64 {
     1 << (tgid & 63)

@@ -71,10 +71,6 @@ pub mod name {
     pub const COUNTS: &str = "COUNTS";
     /// The two count maps.
     pub const COUNT_MAPS: [&str; 2] = ["COUNTS_0", "COUNTS_1"];
-    /// One `u32`: the interval that kernel code is counted in.
-    pub const INTERVAL: &str = "INTERVAL";
-    /// One `u64`: a bit for each process whose counts carry the [moment](super::key::MOMENT), by its thread group id modulo 64.
-    pub const TURNING: &str = "TURNING";
     /// What each thread has executed, in units of the counting event, by thread id; under 0 what all threads have where
     /// they share one number.
     pub const PROGRESS: &str = "PROGRESS";

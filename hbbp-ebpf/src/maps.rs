@@ -12,7 +12,7 @@ use hbbp_ebpf::cpu::Cpu;
 use hbbp_ebpf::module::{MODULE_RING, ModuleEvent};
 use hbbp_ebpf::stack::{CachedStacks, Stack};
 
-use crate::work::{ChainWork, Work};
+use crate::work::ChainWork;
 
 /// A count map ([`hbbp_ebpf::count_map`]). There are two, of which user space shows one in [`COUNTS`]; the loader gives them
 /// room for a drain interval each, the capacity here is a placeholder. User space maps them to read them without a syscall.
@@ -32,15 +32,6 @@ pub(crate) static COUNTS_0: CountMap = CountMap::new();
 #[btf_map]
 pub(crate) static COUNTS_1: CountMap = CountMap::new();
 
-/// The interval that kernel code is counted in: user space begins another when kernel text was patched, which separates
-/// the counts before and after without a drain, at the cost of a load for each sample.
-#[btf_map]
-pub(crate) static INTERVAL: Array<u32, 1> = Array::new();
-
-/// See [`hbbp_ebpf::name::TURNING`].
-#[btf_map]
-pub(crate) static TURNING: Array<u64, 1> = Array::new();
-
 /// See [`hbbp_ebpf::name::PROGRESS`]. The loader gives room where slices are distinguished, here and below.
 #[btf_map]
 pub(crate) static PROGRESS: HashMap<u32, u64, 1> = HashMap::new();
@@ -53,10 +44,6 @@ pub(crate) static LAST_COUNTS: HashMap<u64, u64, 1> = HashMap::new();
 /// below.
 #[btf_map]
 pub(crate) static CPUS: Array<Cpu, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
-
-/// What the programs on eventing IPs work on.
-#[btf_map]
-pub(crate) static WORK: PerCpuArray<Work, 1> = PerCpuArray::new();
 
 /// The rings of branch stacks, [`RING`] for each CPU, by its slot ([`Cpu::place`]).
 #[btf_map]

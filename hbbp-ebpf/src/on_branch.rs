@@ -70,7 +70,7 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcom
     }
     // SAFETY: the kernel hands a valid context to the program; the verifier checks the access.
     let period = unsafe { (&raw const (*ctx.ctx).sample_period).read_volatile() };
-    let context = Context::new(count::task(), EVENT, count::interval(), period);
+    let context = Context::new(count::task(cpu), EVENT, count::interval(cpu), period);
     // SAFETY: the table belongs to this CPU, as above.
     let cache = unsafe { &mut *cache };
     let seen = repeated::look_up(cache, stack, &context, depth);
@@ -84,9 +84,9 @@ fn take_stack<const EVENT: u32>(ctx: &PerfEventContext, cpu: &mut Cpu) -> Outcom
     }
     let outcome = append(stack, (&context, depth, time), cpu, ring);
     if outcome == Outcome::Full {
-        let key = count::key(stack.entries[0].from, EventTag::refused(EVENT));
+        let key = count::key(cpu, stack.entries[0].from, EventTag::refused(EVENT));
         // If this fails too, the count by function is one short; the total stays exact.
-        let _ = count::add(&key, period, &mut cpu.begun);
+        let _ = count::add(&key, period, cpu);
     }
     outcome
 }

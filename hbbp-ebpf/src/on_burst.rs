@@ -46,7 +46,7 @@ fn hand_over(ctx: &PerfEventContext, stats: &mut BurstStats) {
         stats.compatible += 1;
         return;
     }
-    let [tgid, exec_id, _] = count::task();
+    let [tgid, exec_id] = count::image();
     if tgid == OUTSIDE {
         stats.outside += 1;
         return;

@@ -23,14 +23,18 @@ use hbbp_ebpf::stat::Outcome;
 
 use crate::count;
 use crate::event_count::read;
-use crate::maps::{CHAIN_SLOTS, CHAIN_STATS, CHAIN_WORK, CHAINS, SEED};
+use crate::maps::{CHAIN_SLOTS, CHAIN_STATS, CHAIN_WORK, CHAINS, CPUS, SEED};
 use crate::on_ip::{Sample, on_ip};
 use crate::work::ChainWork;
 
 #[inline(always)]
 fn on_chain<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
     let sample = on_ip::<EVENT>(ctx);
-    if let (Some(work), Some(stats)) = (CHAIN_WORK.get_ptr_mut(0), CHAIN_STATS.get_ptr_mut(0)) {
+    if let (Some(cpu), Some(work), Some(stats)) = (
+        CPUS.get(count::cpu()),
+        CHAIN_WORK.get_ptr_mut(0),
+        CHAIN_STATS.get_ptr_mut(0),
+    ) {
         // SAFETY: both belong to this CPU, and the kernel does not nest programs on perf events.
         let (work, stats) = unsafe { (&mut *work, &mut *stats) };
         stats.runs += 1;
@@ -40,7 +44,7 @@ fn on_chain<const EVENT: u32>(ctx: &PerfEventContext) -> u32 {
             stats.none += 1;
             return 0;
         }
-        let context = Context::new(count::task(), EVENT, 0, 0);
+        let context = Context::new(count::task(cpu), EVENT, 0, 0);
         match add(work, &sample, &context) {
             Outcome::Counted => stats.counted += 1,
             Outcome::Raced => stats.raced += 1,

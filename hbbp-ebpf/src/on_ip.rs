@@ -32,8 +32,8 @@ pub(crate) fn on_ip<const EVENT: u32>(ctx: &PerfEventContext) -> Sample {
     if let Some(cpu) = CPUS.get_ptr_mut(count::cpu()) {
         // SAFETY: what the programs write there belongs to this CPU, and the kernel does not nest programs on perf events.
         let cpu = unsafe { &mut *cpu };
-        let key = count::key(ip, EventTag::new(EVENT, eflags));
-        let outcome = count::add(&key, period, &mut cpu.begun);
+        let key = count::key(cpu, ip, EventTag::new(EVENT, eflags));
+        let outcome = count::add(&key, period, cpu);
         cpu.events[EVENT as usize].count(outcome);
         // After the sample, which ends the span that it represents.
         slice::advance(ctx, EVENT, ip, period);

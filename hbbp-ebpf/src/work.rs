@@ -4,6 +4,7 @@
 //! check the code after them once for each value. A value that is loaded from a map is any number to it.
 
 use hbbp_ebpf::chain::PART;
+use hbbp_ebpf::cpu::{Cpu, WORK};
 use hbbp_ebpf::{CountKey, Tally};
 
 /// The work space of one CPU.
@@ -16,7 +17,16 @@ pub(crate) struct Work {
     number: Number,
 }
 
+const _: () = assert!(size_of::<Work>() == size_of::<[u64; WORK]>());
+
 impl Work {
+    /// The work space of a CPU. It lies with what the CPU counts, so that no other map is looked up for a sample.
+    #[inline(always)]
+    pub(crate) fn of(cpu: &mut Cpu) -> &mut Self {
+        // SAFETY: as many numbers as these (asserted above), any of which is a value.
+        unsafe { &mut *(&raw mut cpu.work).cast() }
+    }
+
     /// Takes one sample that counts under a key.
     #[inline(always)]
     pub(crate) fn set(&mut self, key: &CountKey, weight: u64, time: u64) {

@@ -199,13 +199,13 @@ impl Collector {
     }
 
     /// Starts a new interval for kernel counts. Returns `false` if only a drain can.
-    pub fn cut(&mut self) -> anyhow::Result<bool> {
+    pub fn cut(&mut self) -> bool {
         self.counted.maps.cut(&self.counted.cpus)
     }
 
     /// Has counts of these processes carry their time, to about a millisecond, where threads are counted together.
-    pub fn tell_turning(&mut self, tgids: impl Iterator<Item = u32>) -> anyhow::Result<()> {
-        self.counted.maps.tell_turning(tgids)
+    pub fn name_turning(&self, tgids: impl Iterator<Item = u32>) {
+        self.counted.cpus.name_turning(tgids);
     }
 
     /// Notified when enough streams were counted for a drain; `None` where there are no branch stacks.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use anyhow::{Context as _, bail};
 use hbbp_ebpf::cpu::Cpu;
+use hbbp_ebpf::key::turning_bit;
 use hbbp_ebpf::{EventStats, name};
 
 use super::mapped::Mapped;
@@ -66,6 +67,17 @@ impl Cpus {
         place.load(Ordering::Relaxed).checked_sub(1)
     }
 
+    /// Begins an interval of kernel code.
+    pub(crate) fn begin_interval(&self, interval: u32) {
+        self.write_all(offset_of!(Cpu, interval), interval.into());
+    }
+
+    /// Has counts of these processes, and of some more, carry the moment from now on; others do not.
+    pub(crate) fn name_turning(&self, tgids: impl Iterator<Item = u32>) {
+        let turning = tgids.map(turning_bit).fold(0, |all, one| all | one);
+        self.write_all(offset_of!(Cpu, turning), turning);
+    }
+
     /// The numbers of all.
     pub(crate) const fn all(&self) -> Range<usize> {
         self.mapped.all()
@@ -104,6 +116,15 @@ impl Cpus {
     pub(crate) fn read_until(&self, cpu: usize, next: u64) {
         if let Some(tail) = self.number(cpu, offset_of!(Cpu, tail)) {
             tail.store(next, Ordering::Release);
+        }
+    }
+
+    /// Writes a number of all CPUs that does not have this value.
+    fn write_all(&self, offset: usize, value: u64) {
+        for number in self.all().filter_map(|cpu| self.number(cpu, offset)) {
+            if number.load(Ordering::Relaxed) != value {
+                number.store(value, Ordering::Release);
+            }
         }
     }
 

@@ -9,10 +9,8 @@
 use std::mem;
 use std::ops::Range;
 
-use anyhow::Context as _;
-use aya::maps::{Array, MapData};
 use hbbp_ebpf::count_map::Bucket;
-use hbbp_ebpf::key::{INTERVALS, turning_bit};
+use hbbp_ebpf::key::INTERVALS;
 use hbbp_ebpf::{CountKey, Tally, name};
 
 use super::cpus::Cpus;
@@ -25,12 +23,6 @@ use hbbp_model::slices::Slices;
 /// The two count maps.
 pub(crate) struct CountMaps {
     maps: Pair<Bucket>,
-    /// The interval that is shown to the programs.
-    interval: Array<MapData, u32>,
-    /// The processes whose counts carry the moment.
-    turning: Array<MapData, u64>,
-    /// What is shown to the programs of it.
-    is_turning: u64,
     /// The intervals since the last drain.
     intervals: Range<u32>,
     /// How many counts had been begun at the last drain.
@@ -46,9 +38,6 @@ impl CountMaps {
     pub(crate) fn open(object: &mut Object, capacity: u32, slices: Option<Slices>) -> anyhow::Result<Self> {
         Ok(Self {
             maps: Pair::open(object, name::COUNTS, name::COUNT_MAPS)?,
-            interval: Array::try_from(object.take_map(name::INTERVAL)?)?,
-            turning: Array::try_from(object.take_map(name::TURNING)?)?,
-            is_turning: 0,
             intervals: 0..1,
             begun_before: 0,
             capacity: capacity.into(),
@@ -58,31 +47,17 @@ impl CountMaps {
 
     /// Begins another interval for kernel code. Returns whether it could: a count map that is half full should be
     /// drained, and so should one whose counts have slices instead of intervals.
-    pub(crate) fn cut(&mut self, cpus: &Cpus) -> anyhow::Result<bool> {
+    pub(crate) fn cut(&mut self, cpus: &Cpus) -> bool {
         let n_intervals = self.intervals.end.wrapping_sub(self.intervals.start);
         if self.slices.is_some()
             || self.capacity / 2 <= cpus.begun().wrapping_sub(self.begun_before)
             || n_intervals == INTERVALS
         {
-            return Ok(false);
+            return false;
         }
-        self.interval
-            .set(0, self.intervals.end, 0)
-            .context("failed to start a new interval for kernel counts")?;
+        cpus.begin_interval(self.intervals.end);
         self.intervals.end = self.intervals.end.wrapping_add(1);
-        Ok(true)
-    }
-
-    /// Has counts of these processes, and of some more, carry the moment from now on; others do not.
-    pub(crate) fn tell_turning(&mut self, tgids: impl Iterator<Item = u32>) -> anyhow::Result<()> {
-        let turning = tgids.map(turning_bit).fold(0, |all, one| all | one);
-        if turning != self.is_turning {
-            self.turning
-                .set(0, turning, 0)
-                .context("failed to name the processes whose libraries take turns")?;
-            self.is_turning = turning;
-        }
-        Ok(())
+        true
     }
 
     /// Lets the programs count elsewhere from now on, and takes out what was counted, with the streams of `stacks`: for each

@@ -9,7 +9,7 @@ use hbbp_resolve::clock::{now, thread_time};
 impl Session {
     /// Splits the interval, so that kernel counts before and after a patch are separate.
     pub(crate) fn split(&mut self) -> anyhow::Result<()> {
-        if self.changes.is_of_the_kernel_alone() && self.collector.cut()? {
+        if self.changes.is_of_the_kernel_alone() && self.collector.cut() {
             self.intervals.end(now());
             self.changes.settled();
         } else if self.changes.may_drain() {

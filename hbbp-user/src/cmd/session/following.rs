@@ -27,7 +27,7 @@ impl Session {
             self.changes.kernel_was_patched();
         }
         self.resolver.apply(reading.records);
-        self.collector.tell_turning(self.resolver.turning().into_iter())?;
+        self.collector.name_turning(self.resolver.turning().into_iter());
         if self.resolver.take_patched() {
             self.changes.user_was_patched();
         }
