@@ -31,6 +31,9 @@ const USER_TEST_PACKAGES: [&str; 6] = ["gcc", "libc6-dev", "binutils", "valgrind
 /// Programs that read what we write; of LLVM, those of the version that links the eBPF object are mostly there already.
 const READER_PACKAGES: [&str; 5] = ["python3-venv", "llvm-22", "bolt-22", "clang-22", "autofdo"];
 
+/// Runtimes that compile programs, whose names for their code are read.
+const RUNTIME_PACKAGES: [&str; 3] = ["nodejs", "default-jdk-headless", "golang-go"];
+
 /// The virtual environment of the Python packages that read what we write, in the workspace.
 const PYTHON_READERS: &str = "target/readers";
 
@@ -310,6 +313,7 @@ fn test_packages(needs: Needs) -> Result<Vec<String>> {
     }
     if Needs::AllTests <= needs {
         packages.extend(READER_PACKAGES);
+        packages.extend(RUNTIME_PACKAGES);
     }
     Ok(packages.into_iter().map(str::to_owned).collect())
 }

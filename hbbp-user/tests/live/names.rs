@@ -5,6 +5,7 @@
 mod compiled;
 mod dumped;
 mod moved;
+mod runtimes;
 mod turns;
 
 use std::ffi::OsStr;

@@ -180,6 +180,42 @@ impl ModuleText {
         changed.flat_map(of_range).collect()
     }
 
+    /// The ranges that are in no function as a whole.
+    fn unnamed_ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        let ranges = self.ranges.iter().map(|(start, range)| start..start + range.len);
+        ranges.filter(|range| {
+            let function = self.symbols.range(..=range.start).next_back();
+            function.is_none_or(|(start, symbol)| start.saturating_add(symbol.len) < range.end)
+        })
+    }
+
+    /// Whether a part of it has no name.
+    pub(crate) fn has_unnamed(&self) -> bool {
+        self.unnamed_ranges().next().is_some()
+    }
+
+    /// The ranges with a part that has no name.
+    pub(crate) fn unnamed(&self) -> Vec<Range<u64>> {
+        self.unnamed_ranges().collect()
+    }
+
+    /// Whether a function has the bytes that were first read there: it was executed.
+    pub(crate) fn is_as_read(&self, function: &Symbol) -> bool {
+        let (from, to) = (function.start.0, function.start.0.saturating_add(function.len));
+        let parts = self
+            .ranges
+            .before(to)
+            .take_while(|(start, range)| from < start + range.len);
+        let mut parts = parts.map(|(start, range)| {
+            let part = from.max(start) - start..to.min(start + range.len) - start;
+            let part = usize::try_from(part.start).ok()?..usize::try_from(part.end).ok()?;
+            let mut versions = range.versions.iter().map(|(_, bytes)| bytes.get(part.clone()));
+            let first = versions.next()?;
+            versions.all(|bytes| bytes == first).then_some(())
+        });
+        parts.all(|part| part.is_some())
+    }
+
     /// Where text has to go on for the instruction at `at`, whose range ends with a window.
     fn cut_off(&mut self, at: ImageAddr) -> Option<ImageAddr> {
         let (start, range) = self.holding(at)?;

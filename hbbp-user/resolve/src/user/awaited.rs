@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use super::image::{Content, Image, Names};
+use super::image::{Content, Image, MAX_AWAITING, Names};
 use super::image_set::ImageSet;
 use super::process_memory::ProcessMemory;
 use super::space::{Origin, UserSpace};
@@ -67,7 +67,7 @@ impl ImageSet {
 impl Image {
     /// Whether addresses wait for its functions.
     fn is_awaiting(&self) -> bool {
-        !self.awaiting.is_empty()
+        !self.awaiting.is_empty() || matches!(&self.content, Content::Memory(owner) if owner.asks_again)
     }
 
     /// Takes the functions that came until a time, and sees to the addresses that waited for them; says whether any still do.
@@ -92,6 +92,17 @@ impl Image {
                     match names.function_at(at) {
                         Some(function) => self.text.name(function),
                         None => self.text.take_name(at),
+                    }
+                }
+                if mem::take(&mut owner.asks_again)
+                    && let Some(names) = names
+                {
+                    let unnamed = self.text.unnamed().into_iter();
+                    let functions = unnamed.flat_map(|range| names.functions_in(range));
+                    for function in functions.take(MAX_AWAITING).flatten() {
+                        if self.text.is_as_read(&function) {
+                            self.text.name(function);
+                        }
                     }
                 }
             }

@@ -7,8 +7,7 @@ use hbbp_model::addr::{FileOff, ImageAddr, Va};
 use hbbp_model::snapshot::{Loss, Module, ModuleKind, Symbol};
 
 use super::function_or_gap::{FunctionOrGap, within};
-use super::process_image::Generation;
-use super::process_memory::ProcessMemory;
+use super::process_memory::{Owner, ProcessMemory};
 use crate::debug_places::debug_file_place;
 use crate::regular_file::open_own;
 use crate::text::{Change, Covered, Known, Live, ModuleText};
@@ -22,22 +21,22 @@ use hbbp_elf::perf_map::PerfMap;
 #[derive(Debug)]
 pub struct Image {
     /// Path, or the kernel's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its sort.
-    pub kind: ModuleKind,
+    pub(crate) kind: ModuleKind,
     /// Where its text is read.
     pub(crate) content: Content,
     /// Whether it was counted as lost.
-    pub counted: bool,
+    pub(crate) counted: bool,
     /// Whether it was counted that no more of its text is taken.
-    pub left_out: bool,
+    pub(crate) left_out: bool,
     /// Whether its text may change while it runs: a process maps it so that its own writes show, or the file was
     /// written to, which shows in all mappings of it.
-    pub shared: bool,
+    pub(crate) shared: bool,
     /// When the file was last changed, as far as that was seen.
     seen: Option<Timestamp>,
     /// Whether it was counted that its functions were given up.
-    pub unnamed: bool,
+    pub(crate) unnamed: bool,
     /// Addresses that were hit while its functions were awaited, and what their mappings show of it.
     pub(super) awaiting: BTreeMap<ImageAddr, Range<ImageAddr>>,
     /// Whether the functions of memory were given up.
@@ -46,7 +45,7 @@ pub struct Image {
 }
 
 /// Addresses that may wait for the functions of an image; of others the text around them is taken.
-const MAX_AWAITING: usize = 1 << 14;
+pub(super) const MAX_AWAITING: usize = 1 << 14;
 
 /// Where the text of an image is read.
 #[derive(Debug)]
@@ -82,17 +81,6 @@ pub(super) struct Names {
     debug: Vec<ByteSource>,
     /// How often they were asked for, lately more than before.
     uses: u32,
-}
-
-/// The process whose memory an image is.
-#[derive(Debug)]
-pub(crate) struct Owner {
-    /// Thread group id.
-    pub(super) tgid: u32,
-    /// The program of the image.
-    pub(super) generation: Generation,
-    /// What is counted where the memory cannot be read: why it had to be.
-    pub(super) loss: Loss,
 }
 
 impl Image {
@@ -326,9 +314,13 @@ impl Image {
             ..Known::default()
         };
         let n_changed = self.text.change(Change::Observed(live, known));
-        if let Content::Memory(owner) = &self.content
-            && 0 < n_changed
-        {
+        let Content::Memory(owner) = &mut self.content else {
+            return n_changed;
+        };
+        if self.text.has_unnamed() {
+            owner.note_names(memory);
+        }
+        if 0 < n_changed {
             // What is there now may have another name.
             memory.look_again(owner.tgid, owner.generation);
             let functions = self.text.changed_functions().into_iter();

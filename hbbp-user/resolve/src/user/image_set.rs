@@ -14,12 +14,12 @@ use hbbp_model::snapshot::{Loss, Losses, Module, ModuleIdx, ModuleKind, Text};
 
 use super::file_opener::FileOpener;
 use super::haste::Haste;
-use super::image::{Content, Image, Owner};
+use super::image::{Content, Image};
 use super::mapped_file::plain_path;
 use super::mapping::{Backing, FileIdx, ImageMapping, MappedFile};
 use super::proc_scan::ANONYMOUS;
 use super::process_image::{Generation, Mapper};
-use super::process_memory::ProcessMemory;
+use super::process_memory::{Owner, ProcessMemory};
 use super::recorded_files::RecordedFiles;
 use super::vdso::read_vdso;
 use crate::debug_places::linked_places;
@@ -203,11 +203,7 @@ impl ImageSet {
         let idx = match self.memories.get(&key) {
             Some(idx) => *idx,
             None => {
-                let owner = Owner {
-                    tgid: mapper.tgid,
-                    generation: mapper.generation,
-                    loss,
-                };
+                let owner = Owner::new(mapper.tgid, mapper.generation, loss);
                 let kind = if mapper.bits == 32 {
                     ModuleKind::Elf32
                 } else {

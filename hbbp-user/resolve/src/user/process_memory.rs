@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::iter;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use procfs::process::Process;
 
 use hbbp_model::addr::{ImageAddr, Va};
-use hbbp_model::snapshot::Symbol;
+use hbbp_model::snapshot::{Loss, Symbol};
 
 use super::map_file::{MapStamp, open_trusted};
 use super::page_map::PageMap;
@@ -27,6 +28,41 @@ const MAX_OPEN: usize = 64;
 /// Bytes of tables of names that are held at one time, and files of names; processes beyond that have none, which is counted.
 const MAX_NAMES: usize = 64 << 20;
 const MAX_NAME_FILES: usize = 256;
+
+/// The process whose memory an image is.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// Thread group id.
+    pub(super) tgid: u32,
+    /// The program of the image.
+    pub(super) generation: Generation,
+    /// What is counted where the memory cannot be read: why it had to be.
+    pub(super) loss: Loss,
+    /// The names that its text was last asked for in, once it was read.
+    named_by: Option<MapStamp>,
+    /// Whether text that was read before these names were there is to be named by them.
+    pub(super) asks_again: bool,
+}
+
+impl Owner {
+    pub(super) const fn new(tgid: u32, generation: Generation, loss: Loss) -> Self {
+        Self {
+            tgid,
+            generation,
+            loss,
+            named_by: None,
+            asks_again: false,
+        }
+    }
+
+    /// Notes whether there are newer names than its text was asked for in. A compiler may name code that was executed before: java
+    /// does so when it is asked to.
+    pub(super) fn note_names(&mut self, memory: &mut ProcessMemory) {
+        let stamp = memory.stamp_of_names(self.tgid, self.generation);
+        self.asks_again |= stamp.is_some() && stamp != self.named_by;
+        self.named_by = stamp;
+    }
+}
 
 /// The names of a process.
 #[derive(Debug)]
@@ -55,6 +91,19 @@ impl CompiledNames<'_> {
     /// together.
     pub(super) fn function_at(self, at: ImageAddr) -> Option<Symbol> {
         self.map.function_at(at, self.file, self.since)
+    }
+
+    /// The functions that a range has a part of, in their order, and `None` for what has no name.
+    pub(super) fn functions_in(self, range: Range<u64>) -> impl Iterator<Item = Option<Symbol>> {
+        let mut at = ImageAddr(range.start);
+        iter::from_fn(move || {
+            (at.0 < range.end).then(|| {
+                let function = self.function_at(at);
+                let end = |function: &Symbol| ImageAddr(function.start.0.saturating_add(function.len));
+                at = function.as_ref().map_or_else(|| self.map.gap_at(at).end, end);
+                function
+            })
+        })
     }
 }
 
@@ -150,6 +199,12 @@ impl ProcessMemory {
             names.unused = Unused::Since;
         }
         self.look_at_names(tgid, generation);
+    }
+
+    /// The file of the names as they are now, which are asked for if it changed; `None` if there is none.
+    fn stamp_of_names(&mut self, tgid: u32, generation: Generation) -> Option<MapStamp> {
+        self.look_again(tgid, generation);
+        self.names.get(&(tgid, generation))?.stamp
     }
 
     /// The requested names, if they arrive within a time.

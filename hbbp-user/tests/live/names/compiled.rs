@@ -6,7 +6,8 @@ use super::*;
 ///
 /// It names code three times at one address, each time longer; what it names
 /// last is `hot_mul`, which runs. Mode `memfd`: the code is in a file in memory that is mapped twice, once writable and once
-/// executable (as .NET does since 7, clrfeatures.md "W^X"); mode `long`: 36 MB of other lines come before.
+/// executable (as .NET does since 7, clrfeatures.md "W^X"); mode `long`: 36 MB of other lines come before. Mode `late`: the map is
+/// written while the code has been running for seconds, and it names also `hot_new`, which has just replaced other code.
 const COMPILER: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -32,11 +33,21 @@ int main(int argc, char **argv) {
     w = x = mmap(0, len, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   char path[64];
   snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+  unsigned char *hot = x + 4096, *other = x + 8192;
+  int late = !strcmp(argv[1], "late");
+  if (late) {
+    memcpy(w + 4096, code, sizeof code);
+    memcpy(w + 8192, code, sizeof code);
+    w[8192 + 12] = 5;
+    for (double end = now() + 3; now() < end; ((void (*)(void))other)()) ((void (*)(void))hot)();
+    w[8192 + 12] = 9;
+    for (double end = now() + 3; now() < end; ((void (*)(void))other)()) ((void (*)(void))hot)();
+  }
   FILE *map = fopen(path, "w");
+  if (late) fprintf(map, "%lx %zx hot_new\n", (long)other, sizeof code - 1);
   if (!strcmp(argv[1], "long"))
     for (int i = 0; i < 120000; i++)
       fprintf(map, "%lx 10 method number %0280d\n", 0x100000000000 + i * 16L, i);
-  unsigned char *hot = x + 4096;
   fprintf(map, "%lx 40 whole_before\n", (long)hot - 32);
   for (int i = 0; i < 3; i++)
     fprintf(map, "%lx 6 part_before_%d\n", (long)hot + 6 * i, i);
@@ -66,4 +77,17 @@ fn newest_name_of_an_address_counts() {
             "{mode}: {shares:?}"
         );
     }
+}
+
+/// Java writes its map when it is asked to. Code that replaced other code before that has no name.
+#[test]
+fn map_that_comes_late_names_code_that_did_not_change() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = built(folder.path(), "compiler", COMPILER, &[]);
+    let profile = measured(folder.path(), &[compiler.as_os_str(), "late".as_ref()]);
+    let shares = shares(&profile, "[anon]");
+    // 8 of 11 seconds.
+    assert!(0.6 < share(&shares, "hot_mul"), "{shares:?}");
+    assert_eq!(share(&shares, "hot_new"), 0.0, "{shares:?}");
 }
