@@ -5,6 +5,7 @@ use std::mem;
 use std::process::ExitCode;
 
 use hbbp_model::printable::harmless;
+use hbbp_resolve::debuginfod::given_up;
 use hbbp_user::advice::error_in_words;
 use hbbp_user::cli::Cli;
 use hbbp_user::cmd::report::{Strict, WrongUse};
@@ -30,7 +31,13 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    match cmd::run(&job, &mut std::io::stdout()) {
+    let done = cmd::run(&job, &mut std::io::stdout());
+    if let Some(why) = given_up() {
+        say(&harmless(&format!(
+            "no more files are asked for at DEBUGINFOD_URLS: {why}"
+        )));
+    }
+    match done {
         Ok(done) => {
             if let Some(saved) = &done.saved {
                 say(&harmless(saved));

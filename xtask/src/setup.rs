@@ -26,7 +26,15 @@ const DEBIAN_COMPILER: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-d
 const NIGHTLY: &str = "nightly-2026-05-20";
 
 /// What the tests of hbbp-user compile their workloads with, and run together with the program.
-const USER_TEST_PACKAGES: [&str; 6] = ["gcc", "libc6-dev", "binutils", "valgrind", "tmux", "systemd"];
+const USER_TEST_PACKAGES: [&str; 7] = [
+    "gcc",
+    "libc6-dev",
+    "binutils",
+    "valgrind",
+    "tmux",
+    "systemd",
+    "debuginfod",
+];
 
 /// Programs that read what we write; of LLVM, those of the version that links the eBPF object are mostly there already.
 const READER_PACKAGES: [&str; 5] = ["python3-venv", "llvm-22", "bolt-22", "clang-22", "autofdo"];

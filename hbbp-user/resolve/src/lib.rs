@@ -23,6 +23,7 @@ mod chains;
 pub mod clock;
 mod counts;
 mod debug_places;
+pub mod debuginfod;
 pub mod kernel;
 mod lookup;
 pub(crate) mod lookup_cache;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::server::Server;
 use super::{kernel, number, run};
 
 /// Two functions are inlined into one; each is on lines of its own.
@@ -95,6 +96,43 @@ fn assert_inlined(inlined: &[(String, u64)]) {
     // Two instructions, which the division overlaps with: 0.15 to 0.18 of the time.
     assert!(0.1 < share(inlined, "turned"), "{inlined:?}");
     assert!(0.15 < share(inlined, "divided"), "{inlined:?}");
+}
+
+#[test]
+fn lines_come_from_a_server_where_the_user_names_one() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [program, _] = compiled(folder.path());
+    let (debug, profile) = (path("lines.debug"), path("profile"));
+    tool("objcopy", &["--only-keep-debug", &program, &debug]);
+    tool("strip", &[&program]);
+    record(&program, &profile);
+    let url = Server::default()
+        .with(&program, "debuginfo", Path::new(&debug))
+        .start();
+    let report = |url: &str, sudo: Option<&str>| {
+        let mut report = super::program(&["report", &profile, "--by", "line", "--format", "json"]);
+        report
+            .env("DEBUGINFOD_URLS", url)
+            .env("DEBUGINFOD_CACHE_PATH", path("cache"));
+        report.envs(sudo.map(|user| ("SUDO_UID", user)));
+        let output = report.output().unwrap();
+        (
+            rows(&output.stdout),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let has_lines = |rows: &[(String, u64)]| 0.0 < share(rows, "lines.c:8");
+    // Under sudo the environment may be that of another user.
+    assert!(!has_lines(&report(&url, Some("1000")).0));
+    assert!(!has_lines(&report("", None).0));
+    let (_, said) = report("http://127.0.0.1:1", None);
+    assert!(
+        said.contains("no more files are asked for at DEBUGINFOD_URLS"),
+        "{said}"
+    );
+    assert_lines(&report(&url, None).0);
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod processes;
 mod roles;
 mod run;
 mod selftest;
+mod server;
 mod tasks;
 mod text;
 mod time;

@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::load::built;
+use super::server::Server;
 use super::{kernel, number, program, report_by};
 
 /// Runs both functions for two seconds.
@@ -215,4 +216,40 @@ fn long_names_are_distinguished() {
         .collect();
     assert_eq!(named.len(), 2, "{shares:?}");
     assert!(named.iter().all(|share| 0.05 < *share), "{shares:?}");
+}
+
+/// A recording of a machine whose files are not here any more, but on a server that the user names.
+#[test]
+fn files_of_a_recording_come_from_a_server() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = built(folder.path(), "elsewhere", &source(""), &["-Wl,--build-id"]);
+    let tool = |name, args: &[&str]| tool(name, folder.path(), args);
+    tool("objcopy", &["--only-keep-debug", "elsewhere", "debug"]);
+    tool("strip", &["elsewhere"]);
+    let recording = recorded(folder.path(), &[file.as_os_str()]);
+    let server = Server::default()
+        .with(file.to_str().unwrap(), "executable", &file)
+        .with(file.to_str().unwrap(), "debuginfo", &folder.path().join("debug"));
+    let url = server.start();
+    std::fs::remove_file(&file).unwrap();
+    let profile = folder.path().join("profile");
+    let import = |url: &str| {
+        let done = program(&[
+            "import",
+            recording.to_str().unwrap(),
+            "-o",
+            profile.to_str().unwrap(),
+        ])
+        .env("DEBUGINFOD_URLS", url)
+        .env("DEBUGINFOD_CACHE_PATH", folder.path().join("cache"))
+        // perf keeps a copy of what it recorded.
+        .env("HOME", folder.path())
+        .output();
+        assert!(done.unwrap().status.success());
+        shares(&profile, "elsewhere")
+    };
+    let shares = import(&url);
+    let (mul, rot) = (share(&shares, "hot_mul"), share(&shares, "hot_rot"));
+    assert!(0.9 < mul + rot && 0.05 < rot && rot < mul, "{shares:?}");
 }

@@ -13,6 +13,7 @@ use super::modules::{LoadedModule, parse_modules};
 use super::reader::KernelText;
 use super::space::KernelSpace;
 use super::vmlinux::open_vmlinux_at;
+use crate::debuginfod::{Artifact, fetch};
 use hbbp_model::addr::Va;
 use hbbp_model::record::{Mmap, Record, Timed};
 use hbbp_model::snapshot::hex;
@@ -44,12 +45,28 @@ pub fn open_recorded_kernel(
     let mmaps = || records.iter().filter_map(kernel_mmap);
     let image = mmaps().find(|mmap| mmap.path.starts_with(KERNEL));
     let mut map = KernelMap::default();
-    let reader = match place {
-        KernelPlace::None => {
+    let opened = |path: &Path| open_vmlinux_at(path, build_id, &marks(image?)).ok();
+    let fetched = || opened(&fetch(Artifact::DebugInfo, build_id)?);
+    let vmlinux = match place {
+        KernelPlace::None => fetched(),
+        KernelPlace::Kcore(_) => None,
+        KernelPlace::Vmlinux(path) => Some(opened(path).ok_or_else(|| refused(path, build_id))?),
+    };
+    let reader = match (place, vmlinux) {
+        (_, Some(vmlinux)) => {
+            map.update(
+                vmlinux.read_symbols(),
+                &loaded(mmaps()),
+                image.and_then(extent),
+                0,
+            );
+            KernelText::Vmlinux(vmlinux)
+        }
+        (KernelPlace::None | KernelPlace::Vmlinux(_), None) => {
             map.update(Kallsyms::default(), &loaded(mmaps()), image.and_then(extent), 0);
             KernelText::None
         }
-        KernelPlace::Kcore(folder) => {
+        (KernelPlace::Kcore(folder), None) => {
             let read = |name: &str| {
                 let path = folder.join(name);
                 std::fs::read(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
@@ -60,17 +77,6 @@ pub fn open_recorded_kernel(
             let modules = parse_modules(&read("modules").unwrap_or_default());
             map.update(parse_kallsyms(&read("kallsyms")?), &modules, kcore.image(), 0);
             KernelText::Kcore(kcore)
-        }
-        KernelPlace::Vmlinux(path) => {
-            let vmlinux = image.and_then(|image| open_vmlinux_at(path, build_id, &marks(image)).ok());
-            let vmlinux = vmlinux.ok_or_else(|| refused(path, build_id))?;
-            map.update(
-                vmlinux.read_symbols(),
-                &loaded(mmaps()),
-                image.and_then(extent),
-                0,
-            );
-            KernelText::Vmlinux(vmlinux)
         }
     };
     let mut kernel = KernelSpace::new(reader, map).recorded(build_id);

@@ -21,6 +21,7 @@ use super::dwarf::{Bytes, Parsed, SectionNames, load, open_cached};
 use super::section::{Budget, TooLarge};
 use super::split::SplitUnits;
 use crate::debug_places::{debug_file_place, usual_places};
+use crate::debuginfod::{Artifact, fetch};
 use crate::user::find_file::same_build_id;
 use hbbp_model::snapshot::{Module, ModuleIdx, ModuleKind, Snapshot, Text};
 
@@ -39,8 +40,8 @@ pub(super) struct DebugFile {
     pub(super) sections: HashMap<String, u64>,
 }
 
-/// Finds the debug information of a module: among the files that the user named, in the executed file, and where debug
-/// packages put it. `None` if there is none.
+/// Finds the debug information of a module: among the files that the user named, in the executed file, where debug packages put
+/// it, and on servers that the user names. `None` if there is none.
 pub(super) fn find_debug_file(
     snapshot: &Snapshot,
     idx: ModuleIdx,
@@ -70,8 +71,19 @@ pub(super) fn find_debug_file(
         }
         ModuleKind::Bpf | ModuleKind::Trampoline | ModuleKind::Vdso | ModuleKind::Anonymous => {}
     }
-    let found = |place: &PathBuf| open_debug_file(place, module, named, budget).transpose();
-    places.iter().find_map(found).transpose()
+    for place in &places {
+        let found = open_debug_file(place, module, named, budget)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    // The build id of the vDSO is not one of a file.
+    let is_file = !matches!(module.kind, ModuleKind::Vdso);
+    let fetched = Some(&module.build_id).filter(|_| is_file);
+    match fetched.and_then(|build_id| fetch(Artifact::DebugInfo, build_id)) {
+        Some(place) => open_debug_file(&place, module, named, budget),
+        None => Ok(None),
+    }
 }
 
 /// Opens a file if it has the build id of the module, and debug information.

@@ -1,13 +1,15 @@
 //! Finding the files of a recording, which may have been made elsewhere and long ago.
 //!
-//! A file must be the executed one: its build id is compared where the recording has one. Files are looked for among
-//! those that the user names, below the user's folder, in perf's cache by build id, and at their own path on this
-//! machine. A file of this machine that is another one is reported only where the recording was made here.
+//! A file must be the executed one: its build id is compared where the recording has one. Files are looked for among those that the
+//! user names, below the user's folder, in perf's cache by build id, and at their own path on this machine. Servers that the user
+//! names come last ([`crate::debuginfod`]). A file of this machine that is another one is reported only where the recording was
+//! made here.
 
 use std::path::{Path, PathBuf};
 
 use super::mapped_file::plain_path;
 use super::mapping::MappedFile;
+use crate::debuginfod::{Artifact, fetch};
 use crate::regular_file::{OpenedFile, Refusal, open_own};
 use hbbp_elf::byte_source::ByteSource;
 use hbbp_elf::layout::{ElfLayout, read_layout};
@@ -143,6 +145,12 @@ pub(super) fn find(places: &Places, file: &MappedFile, build_id: &[u8]) -> Resul
                 }
             }
         }
+    }
+    let fetched = || fetch(Artifact::Executable, build_id);
+    if worst.loss == Loss::FileMissing
+        && let Some(path) = fetched()
+    {
+        return open_checked(&path, build_id, Mismatch::Refuse);
     }
     Err(worst)
 }

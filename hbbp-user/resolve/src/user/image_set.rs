@@ -261,7 +261,8 @@ impl ImageSet {
                             .with_linked(&self.parser, |link| {
                                 let places = linked_places(&found.path, &link.name);
                                 places.iter().find_map(|place| Some(open_own(place).ok()?.source))
-                            });
+                            })
+                            .with_fetched();
                         let image = self.add(image);
                         self.places.insert(place, image);
                         image
