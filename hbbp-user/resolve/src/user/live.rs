@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::fresh_mappings::Before;
+use super::hit_process::hit_process;
 use super::known_mapping::may_be_patched;
 use super::mapping::Backing;
 use super::proc_scan::{Scanned, read_process};
@@ -162,8 +163,17 @@ impl UserSpace {
         scanned.is_some()
     }
 
-    /// Applies what the last comparison found, before a snapshot.
+    /// Applies what the last comparison found, before a snapshot. Where libraries take turns, the record of one that came before the
+    /// memory was read may not have been read.
     pub(crate) fn settle(&mut self, losses: &mut Losses) {
+        if let Origin::Live(live) = &mut self.origin {
+            let processes = &mut self.processes;
+            let turning = &live.turning;
+            live.comparison.found.retain(|found| {
+                let process = hit_process(processes, found.process);
+                process.is_none_or(|process| !turning.contains_key(&process.task.tgid))
+            });
+        }
         self.begin_comparison(losses);
     }
 

@@ -58,8 +58,16 @@ impl UserSpace {
                 let is_same = Some(r.generation) == found.generation && overlap(&r.at, &found.at);
                 is_same && found.unknown.contains(&r.time)
             };
-            let process = hit_process(&mut self.processes, found.process);
-            if let Some(process) = process.filter(|_| !remapped.iter().any(is_unknown)) {
+            let Some(process) = hit_process(&mut self.processes, found.process) else {
+                continue;
+            };
+            // Another file was there when the memory was read, as where libraries take turns at one address.
+            let read_at = found.unknown.end;
+            let image = self.index.image_at(process.task.tgid, read_at);
+            let image = image.filter(|image| Some(image.generation) == found.generation);
+            let read_from = image.and_then(|image| image.mapping_at(found.at.start, read_at));
+            let is_replaced = read_from.is_some_and(|mapping| found.unknown.contains(&mapping.from));
+            if !is_replaced && !remapped.iter().any(is_unknown) {
                 accept(found, process, &mut self.images, losses);
             }
         }
