@@ -17,9 +17,11 @@ pub(crate) fn ci(install: Install) -> Result<()> {
         command::run(command::cargo().args(["fmt", "--all", "--check"]))
     })?;
     step("tidy", tidy::tidy)?;
+    // In the profile of the tests: the eBPF object, build scripts and macros are built once.
     step("lints", || {
         let lints = [
             "clippy",
+            "--release",
             "--workspace",
             "--all-targets",
             "--",
@@ -30,7 +32,7 @@ pub(crate) fn ci(install: Install) -> Result<()> {
     })?;
     step("documentation", || {
         let mut doc = command::cargo();
-        doc.args(["doc", "--workspace", "--no-deps"]);
+        doc.args(["doc", "--release", "--workspace", "--no-deps"]);
         command::run(doc.env("RUSTDOCFLAGS", "--deny warnings"))
     })?;
     step("dependencies", dependencies)?;
