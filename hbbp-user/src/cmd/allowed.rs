@@ -6,6 +6,7 @@ use std::io;
 
 use anyhow::bail;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use hbbp_collect::choice::Choice;
 use hbbp_collect::limits::effective_capabilities;
@@ -38,10 +39,17 @@ pub(super) fn check_frequency(choice: &Choice) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The error; for a user without rights the command that has them.
+/// What is said to root where sudo gives no more rights.
+const IN_A_CONTAINER: &str = "root has neither CAP_PERFMON and CAP_BPF nor CAP_SYS_ADMIN here, as in a container: run hbbp-sys on the \
+                              host, or give the container what `hbbp-sys check` names";
+
+/// The error; for a user without rights the command that has them, and for root without them what to do.
 pub(super) fn in_place_of_a_refusal(error: anyhow::Error) -> anyhow::Error {
     if has_rights() || !error.chain().any(is_refusal) {
         return error;
+    }
+    if geteuid().is_root() {
+        return error.context(IN_A_CONTAINER);
     }
     let words = std::env::args().skip(1).map(|word| quoted(&word));
     let command: Vec<String> = ["sudo".to_owned(), "hbbp-sys".to_owned()]

@@ -1,7 +1,7 @@
 //! The self-test on this machine: what it says, and that nothing is left of it.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{kernel, program, run};
@@ -76,6 +76,28 @@ fn selftest_says_whether_all_passed() {
             .any(|module| module.name.contains("hbbp-selftest"))
     );
     assert!(said.contains("saved "), "{said}");
+}
+
+/// A container leaves root these of its capabilities (the default of Docker), and none that a measurement needs.
+const OF_A_CONTAINER: &str = "--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,\
+                              +net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap";
+
+/// Root of a container cannot be helped by sudo.
+#[test]
+fn selftest_in_a_container_says_what_is_missing() {
+    let Some(_kernel) = kernel() else { return };
+    let output = Command::new("setpriv")
+        .args(["--inh-caps=-all", OF_A_CONTAINER])
+        .args([env!("CARGO_BIN_EXE_hbbp-sys"), "selftest", "--duration", "1"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("root has neither CAP_PERFMON and CAP_BPF"),
+        "{said}"
+    );
+    assert!(!said.contains("sudo") && output.stdout.is_empty(), "{said}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use hbbp_model::snapshot::{
 use super::executions::{Executions, LoadProcess};
 use super::image::{ADDRESS, TEXT};
 use super::loads::program;
-use super::program::Program;
+use super::program::{Counted, Program};
 use super::run_loads::Ran;
 use super::verdict::{Found, Tested};
 
@@ -198,6 +198,34 @@ fn text_of_another_file_is_found() {
         let off = off(&snapshot, &program, &ran);
         assert!(
             off.iter().any(|it| it.starts_with("nested_loops: ")),
+            "{seed}: {off:?}"
+        );
+    }
+}
+
+/// The period is a multiple of what a loop retires in a round: all its samples fall on one instruction.
+#[test]
+fn period_in_step_with_a_loop_is_found() {
+    let (program, ran) = loads();
+    for (name, seed) in ["short_blocks", "nested_loops"].iter().cycle().zip(0..20) {
+        let load = program.loads.iter().find(|load| load.name == *name).unwrap();
+        let hottest = load.instructions.iter().max_by_key(|it| it.executions).unwrap();
+        let at = |it: &Counted| Va(ADDRESS + it.bytes.start as u64);
+        let mut snapshot = sampled(&program, &ran, seed);
+        let ips = &mut snapshot.intervals[0].ips;
+        let inside = at(&load.instructions[0])..=at(load.instructions.last().unwrap());
+        let (of_load, others): (Vec<_>, Vec<_>) = ips.drain(..).partition(|count| inside.contains(&count.ip));
+        let hits = of_load.iter().map(|count| count.hits).sum();
+        ips.extend(others);
+        ips.push(IpCount {
+            ip: at(hottest),
+            hits,
+            weight: hits * PERIOD,
+            ..of_load[0]
+        });
+        let off = off(&snapshot, &program, &ran);
+        assert!(
+            off.iter().any(|it| it.starts_with(&format!("{name}: "))),
             "{seed}: {off:?}"
         );
     }

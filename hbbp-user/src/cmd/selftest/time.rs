@@ -42,7 +42,8 @@ pub(super) fn times(
     let samples = |wanted: &dyn Fn(&[String]) -> bool| -> f64 {
         let own = mix.rows.iter().filter(|row| row.key.first() == Some(&pid));
         let rows = own.filter(|row| row.key.get(1..).is_some_and(wanted));
-        rows.map(|row: &Row| row.total.amount).sum()
+        // The sum of nothing is a negative zero.
+        rows.map(|row: &Row| row.total.amount).sum::<f64>() + 0.0
     };
     let of_load = |name: &str| {
         samples(&|key| matches!(key, [_, module, function] if *module == process.module && function == name))
