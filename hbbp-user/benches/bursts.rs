@@ -13,11 +13,12 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use hbbp_bursts::{Followed, Followers, Weighed, weights};
+use hbbp_bursts::{Followed, Followers};
 use hbbp_collect::bursts::Bursts;
 use hbbp_collect::choice::Choice;
 use hbbp_collect::object::Messages;
 use hbbp_collect::{ClassCounting, Collector, ModuleWatch, Plan, Scope};
+use hbbp_ebpf::burst::BurstStats;
 use hbbp_emulate::Limits;
 use hbbp_model::streams::ThreadCounts;
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
@@ -53,7 +54,7 @@ struct Measured {
     /// What the program took for each burst, in ns.
     took: Vec<u64>,
     emulated: Duration,
-    losses: Vec<String>,
+    stats: BurstStats,
 }
 
 fn plan(pid: u32) -> Plan {
@@ -83,14 +84,13 @@ fn measure(pid: u32, seconds: u32) -> Measured {
     while began.elapsed() < Duration::from_secs(seconds.into()) {
         sleep(EVERY);
         for burst in bursts.read() {
-            all.took.push(burst.took);
-            let start = burst.machine.rip;
+            all.took.push(burst.head.took);
             let began = Instant::now();
-            let end = followers.follow(burst.tgid, burst.exec_id, burst.time, burst.machine, LIMITS);
+            let end = followers.follow(&burst.head, &burst.pages, LIMITS);
             all.emulated += began.elapsed();
             let end = end.unwrap();
-            bursts.want(burst.tgid, end.wanted.iter().copied()).unwrap();
-            all.followed.push((start, end));
+            bursts.want(burst.head.tgid, end.wanted.iter().copied()).unwrap();
+            all.followed.push((burst.head.rip, end));
         }
     }
     collector.stop().unwrap();
@@ -98,8 +98,38 @@ fn measure(pid: u32, seconds: u32) -> Measured {
         *all.clock.entry(key.address).or_default() += tally.hits;
     }
     all.took.sort_unstable();
-    all.losses = bursts.losses().unwrap();
+    all.stats = bursts.stats().unwrap();
     all
+}
+
+/// A burst, as far as its weight depends on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Weighed<P> {
+    /// The part of the program that it began in, such as a function.
+    part: P,
+    /// What it takes on a common core, in cycles.
+    cycles: f64,
+}
+
+/// How often each burst was executed, but for one factor of all: the time that the clock gives to its part, by its bursts, by what
+/// it takes itself. Bursts begin where time is spent, and a slow one has fewer executions in that time.
+///
+/// The factor is the frequency of the core over how wrong its model is. Parts that no burst began in have no executions.
+fn weights<P: Copy + Ord>(bursts: &[Weighed<P>], clock: &BTreeMap<P, f64>) -> Vec<f64> {
+    let mut begun = BTreeMap::<P, f64>::new();
+    for burst in bursts.iter().filter(|burst| 0.0 < burst.cycles) {
+        *begun.entry(burst.part).or_default() += 1.0;
+    }
+    let weight = |burst: &Weighed<P>| {
+        let time = clock.get(&burst.part).copied().unwrap_or(0.0);
+        let n = begun.get(&burst.part).copied().unwrap_or(0.0);
+        if 0.0 < burst.cycles && 0.0 < n {
+            time / n / burst.cycles
+        } else {
+            0.0
+        }
+    };
+    bursts.iter().map(weight).collect()
 }
 
 /// Start and end of each stream with its weights, by the model and where all instructions take the same time.
@@ -155,7 +185,7 @@ fn main() {
             "late": all.followed.iter().map(|(_, burst)| burst.late).sum::<usize>(),
             "took": [took(50), took(99)],
             "emulation_ns": all.emulated.as_nanos() as u64,
-            "losses": all.losses,
+            "stats": format!("{:?}", all.stats),
         })
     );
 }

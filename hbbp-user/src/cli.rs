@@ -43,7 +43,7 @@ use hbbp_model::streams::ThreadCounts;
 use hbbp_output::report::{Format, TextOrJson};
 use hbbp_resolve::kernel::recorded::KernelPlace;
 use processwatch::ProcessWatchArgs;
-use record::{EndedArgs, RecordArgs};
+use record::{BurstArgs, EndedArgs, RecordArgs};
 use recording::InputArgs;
 use report::{ReportArgs, plain_look};
 use selftest::{SelfTestArgs, SelfTestLoadsArgs};
@@ -67,6 +67,8 @@ pub struct Cli {
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
+    bursts: BurstArgs,
+    #[command(flatten)]
     ended: EndedArgs,
     #[command(flatten)]
     report: ReportArgs,
@@ -81,6 +83,8 @@ enum Command {
     Record {
         #[command(flatten)]
         record: RecordArgs,
+        #[command(flatten)]
+        bursts: BurstArgs,
         #[command(flatten)]
         ended: EndedArgs,
         /// Save the profile to FILE.
@@ -231,12 +235,13 @@ impl Cli {
     /// Converts the arguments to a job.
     pub fn into_job(self) -> anyhow::Result<Job> {
         match self.command {
-            None => direct(self.record, self.ended, self.report, self.output),
+            None => direct(self.record, &self.bursts, self.ended, self.report, self.output),
             Some(Command::Record {
                 record,
+                bursts,
                 ended,
                 output,
-            }) => Ok(Job::Record(recording(record, ended)?, output)),
+            }) => Ok(Job::Record(recording(record, &bursts, ended)?, output)),
             Some(Command::Report {
                 input,
                 report,
@@ -292,8 +297,9 @@ impl Cli {
 }
 
 /// What to record for a profile, which holds processes that have ended.
-fn recording(record: RecordArgs, ended: EndedArgs) -> anyhow::Result<RecordOptions> {
+fn recording(record: RecordArgs, bursts: &BurstArgs, ended: EndedArgs) -> anyhow::Result<RecordOptions> {
     let mut options = record.into_options()?;
+    bursts.add_to(&mut options)?;
     options.ended = ended.into_ended();
     Ok(options)
 }
@@ -301,12 +307,13 @@ fn recording(record: RecordArgs, ended: EndedArgs) -> anyhow::Result<RecordOptio
 /// Records and reports; what the report asks for is counted separately.
 fn direct(
     record: RecordArgs,
+    bursts: &BurstArgs,
     ended: EndedArgs,
     report: ReportArgs,
     output: Option<PathBuf>,
 ) -> anyhow::Result<Job> {
     let mut report = report.into_options()?;
-    let mut record = recording(record, ended)?;
+    let mut record = recording(record, bursts, ended)?;
     if report.asks_thread() {
         record.threads = ThreadCounts::Apart;
     }

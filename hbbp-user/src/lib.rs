@@ -68,6 +68,8 @@
 //! | **[`hbbp_import`]** | reads recordings of other tools: perf.data, text of perf script, pre-aggregated text |
 //! | **[`hbbp_elf`]** | parses files that others wrote, in processes without rights |
 //! | **[`hbbp_resolve`]** | finds the text, the symbols and the mappings of what was sampled |
+//! | **[`hbbp_emulate`]** | executes user code from a sample's registers and memory |
+//! | **[`hbbp_bursts`]** | follows live processes by it; of [`hbbp_resolve`], it reads page maps |
 //! | **[`hbbp_code`]** | [`locate`](hbbp_code::locate) assigns counts to text; [`blocks`](hbbp_code::blocks) decodes it and splits it into basic blocks |
 //! | **[`hbbp_estimate`]** | executions of each block with their standard errors |
 //! | **[`hbbp_analysis`]** | what the executions say |

@@ -150,8 +150,9 @@ def main():
         took = "/".join(f"{ns / 1000:.0f}" for ns in got["took"][:2])
         per_step = got["emulation_ns"] / max(got["steps"], 1)
         print(f"{os.path.basename(program):10}{shown}{got['bursts']:9}{whole:9.0f}{got['steps'] / max(got['bursts'], 1):7.0f}{got['late'] / max(got['bursts'], 1):6.1f}{per_step:9.0f}{took:>17}", flush=True)
-        print(f"           {got['ends']} {got['losses']}", file=sys.stderr)
+        print(f"           {got['ends']} {got['stats']}", file=sys.stderr)
     print(f"{'mean':10}" + "".join(f"{sums[n] / len(programs):>9.1f}{sums[n + 1] / len(programs):>7.1f}" for n in (0, 2, 4)))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,8 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use hbbp_ebpf::burst::{STACK_PAGES, first_stack_page};
-use hbbp_emulate::{Branch, End, Limits, Machine};
+use hbbp_ebpf::burst::{BurstHead, BurstPage, STACK_PAGES, first_stack_page};
+use hbbp_emulate::{Branch, End, Limits, Machine, Value};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic};
 
 use crate::core::{Core, Effect};
@@ -44,17 +44,11 @@ pub struct Followers {
 }
 
 impl Followers {
-    /// Follows a burst that was sampled at a time in ns. Its process image is known by thread group and exec id. `None` if the
-    /// process is gone, or its memory may not be read.
-    pub fn follow(
-        &mut self,
-        tgid: u32,
-        exec_id: u32,
-        time: u64,
-        start: Machine,
-        limits: Limits,
-    ) -> Option<Followed> {
-        let image = (tgid, exec_id);
+    /// Follows a burst from its registers and the pages that were read with them. Its process image is known by thread group and
+    /// exec id. `None` if the process is gone, or its memory may not be read.
+    pub fn follow(&mut self, head: &BurstHead, pages: &[BurstPage], limits: Limits) -> Option<Followed> {
+        let BurstHead { tgid, time, .. } = *head;
+        let image = (tgid, head.exec_id);
         let is_known = self.processes.get_mut(&image).map(|of| of.process.refresh(time));
         if is_known == Some(false) {
             self.processes.remove(&image);
@@ -66,8 +60,25 @@ impl Followers {
             }
             self.processes.insert(image, Follower::open(tgid, time)?);
         }
-        Some(self.processes.get_mut(&image)?.follow(start, limits))
+        Some(
+            self.processes
+                .get_mut(&image)?
+                .follow(machine(head, pages), limits),
+        )
     }
+}
+
+/// The thread where its burst begins.
+fn machine(head: &BurstHead, pages: &[BurstPage]) -> Machine {
+    let mut machine = Machine::new(head.rip);
+    machine.registers = head.registers.map(Value::known);
+    machine.flags = Value::known(head.flags);
+    machine.fs_base = head.fs_base;
+    for page in pages {
+        // A burst has few pages, and as many fit.
+        let _ = machine.memory.add(page.address, &page.bytes);
+    }
+    machine
 }
 
 /// What is known of a process.

@@ -6,9 +6,5 @@ mod form;
 mod predictor;
 mod process;
 mod wanted;
-mod weights;
 
-pub use self::{
-    follow::{Followed, Followers},
-    weights::{Weighed, weights},
-};
+pub use follow::{Followed, Followers};

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
+use hbbp_model::addr::Va;
+use hbbp_resolve::user::page_map::PageMap;
 use procfs::process::{MMPermissions, Process};
 
 /// Bytes of a page.
@@ -10,9 +12,6 @@ pub(crate) const PAGE: u64 = 4096;
 
 /// How old the list of mappings may be, in ns.
 const OLDEST_LIST: u64 = 1_000_000_000;
-
-/// A page that is in memory (Documentation/admin-guide/mm/pagemap.rst).
-const PRESENT: u64 = 1 << 63;
 
 /// What a page may be used for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,7 +36,7 @@ struct Mapping {
 #[derive(Debug)]
 pub(crate) struct LiveProcess {
     memory: File,
-    pages: File,
+    pages: PageMap,
     mappings: Vec<Mapping>,
     listed: u64,
     tgid: u32,
@@ -47,10 +46,9 @@ impl LiveProcess {
     /// Opens the memory of a process at a time in ns; `None` if it is gone, or may not be read.
     pub(crate) fn open(tgid: u32, time: u64) -> Option<Self> {
         let process = Process::new(i32::try_from(tgid).ok()?).ok()?;
-        let pages = File::open(format!("/proc/{tgid}/pagemap")).ok()?;
         Some(Self {
             memory: process.mem().ok()?,
-            pages,
+            pages: PageMap::open(tgid)?,
             mappings: mappings(&process)?,
             listed: time,
             tgid,
@@ -82,9 +80,7 @@ impl LiveProcess {
 
     /// Reads a page, if it is in memory: the process would get it by this otherwise, which a measurement shall not do.
     pub(crate) fn read(&self, page: u64) -> Option<[u8; PAGE as usize]> {
-        let mut word = [0; 8];
-        self.pages.read_exact_at(&mut word, page / PAGE * 8).ok()?;
-        if u64::from_le_bytes(word) & PRESENT == 0 {
+        if !self.pages.is_present(Va(page)) {
             return None;
         }
         let mut bytes = [0; PAGE as usize];

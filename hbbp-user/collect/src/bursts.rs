@@ -1,15 +1,15 @@
 //! Starts of bursts: a clock of its own samples user code, and hands over its registers and some pages of its memory.
 //!
-//! What code does from there on is emulated (`hbbp-emulate`), outside of the collection.
+//! What code does from there on is emulated (`hbbp-bursts`), outside of the collection.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
+use std::hint::black_box;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::Context as _;
-use aya::maps::{HashMap, MapData, PerCpuArray, RingBuf};
-use hbbp_ebpf::burst::{BurstHead, BurstPage, BurstStats, PAGE_BYTES, WANTED_PAGES, WantedPages};
+use aya::maps::{HashMap, MapData, PerCpuArray, PerCpuValues, RingBuf};
+use hbbp_ebpf::burst::{BurstHead, BurstPage, BurstStats, STACK_PAGES, WANTED_PAGES, WantedPages};
 use hbbp_ebpf::name;
-use hbbp_emulate::{Machine, Value};
 
 use super::btf::Btf;
 use super::object::{Constants, MapSizes, Object};
@@ -18,11 +18,12 @@ use super::scope::{Scope, open_counters};
 use super::source::{Source, clock};
 use super::{cpu_list, kernel_layout, pid_namespace};
 use hbbp_model::addr::Ring;
-use hbbp_model::snapshot::run::Period;
+use hbbp_model::snapshot::run::{Counter, Period};
+use hbbp_model::snapshot::{Event, EventUnit, Loss, Losses};
 
 /// Time between two bursts of a CPU, in ns: 20 a second, and a prime number, so that they do not keep step with what happens each
 /// millisecond.
-const PERIOD: u64 = 50_000_017;
+pub const PERIOD: u64 = 50_000_017;
 
 /// Bytes of the ring for each CPU: ten bursts of all pages, half a second of them.
 const RING_OF_CPU: usize = 1 << 20;
@@ -32,16 +33,21 @@ const MOST_RING: usize = 16 << 20;
 /// A burst to be emulated.
 #[derive(Debug)]
 pub struct Burst {
-    /// Thread group id.
-    pub tgid: u32,
-    /// Low half of the task's `self_exec_id`; 0 where that is not known.
-    pub exec_id: u32,
-    /// Time of the sample in ns of CLOCK_MONOTONIC.
-    pub time: u64,
-    /// How long interrupts were off for it, in ns.
-    pub took: u64,
-    /// The registers, and the memory that was read with them.
-    pub machine: Machine,
+    /// The registers, and whose they are.
+    pub head: BurstHead,
+    /// The memory that was read with them, at most [`STACK_PAGES`] and [`WANTED_PAGES`].
+    pub pages: Vec<BurstPage>,
+}
+
+impl Drop for Burst {
+    /// What was read of other users' processes does not outlive its burst.
+    fn drop(&mut self) {
+        for page in &mut self.pages {
+            page.bytes.fill(0);
+            // So that the compiler keeps the writes.
+            black_box(&page.bytes);
+        }
+    }
 }
 
 /// The clock of bursts, and what its program hands over.
@@ -51,6 +57,8 @@ pub struct Bursts {
     stats: PerCpuArray<MapData, BurstStats>,
     clocks: Vec<Perf>,
     unread: u64,
+    /// Those of a command begin with its exec.
+    starts_by_exec: bool,
 }
 
 impl Bursts {
@@ -87,6 +95,7 @@ impl Bursts {
             stats: PerCpuArray::try_from(object.take_map(name::BURST_STATS)?)?,
             clocks,
             unread: 0,
+            starts_by_exec: matches!(scope, Scope::Command(_)),
         })
     }
 
@@ -95,6 +104,9 @@ impl Bursts {
     /// # Errors
     /// When the kernel refuses it.
     pub fn enable(&self) -> anyhow::Result<()> {
+        if self.starts_by_exec {
+            return Ok(());
+        }
         let mut clocks = self.clocks.iter();
         clocks.try_for_each(|clock| clock.enable().context("failed to start the clock of bursts"))
     }
@@ -105,8 +117,10 @@ impl Bursts {
         while let Some(item) = self.ring.next() {
             match item.len() {
                 HEAD => {
-                    let (cpu, burst) = head(&item);
-                    bursts.extend(of_cpus.insert(cpu, burst));
+                    let head = head(&item);
+                    // All memory at once, so that no copy of it is left where it grows.
+                    let pages = Vec::with_capacity(STACK_PAGES + WANTED_PAGES);
+                    bursts.extend(of_cpus.insert(head.cpu, Burst { head, pages }));
                 }
                 PAGE => add_page(&mut of_cpus, &item),
                 _ => self.unread += 1,
@@ -129,53 +143,87 @@ impl Bursts {
         inserted.context("failed to ask for the pages of a process")
     }
 
+    /// What notifies that there are bursts to be read.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub fn ready(&self) -> anyhow::Result<OwnedFd> {
+        let ring = self.ring.as_fd().try_clone_to_owned();
+        ring.context("failed to watch the ring of bursts")
+    }
+
+    /// Stops the clocks, and returns what they sampled as an event.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn stop(&self) -> anyhow::Result<Event> {
+        for clock in &self.clocks {
+            clock.disable().context("failed to stop the clock of bursts")?;
+        }
+        self.event()
+    }
+
+    /// How the samples of each CPU ended so far.
+    fn stats_by_cpu(&self) -> anyhow::Result<PerCpuValues<BurstStats>> {
+        let by_cpu = self.stats.get(&0, 0);
+        by_cpu.context("failed to read the counts of bursts")
+    }
+
     /// How the samples ended so far.
     ///
     /// # Errors
     /// When the kernel refuses to read them.
     pub fn stats(&self) -> anyhow::Result<BurstStats> {
-        let by_cpu = self
-            .stats
-            .get(&0, 0)
-            .context("failed to read the counts of bursts")?;
-        let sum = by_cpu.iter().fold(BurstStats::default(), |sum, of| sum.plus(*of));
-        Ok(sum)
+        let by_cpu = self.stats_by_cpu()?;
+        Ok(by_cpu.iter().fold(BurstStats::default(), |sum, of| sum.plus(*of)))
     }
 
-    /// What was lost so far, a sentence for each kind.
+    /// The event of the samples so far. The kernel takes none where the clock finds its own code and counts that time all the same,
+    /// so that those that there are were due.
+    fn event(&self) -> anyhow::Result<Event> {
+        let by_cpu = self.stats_by_cpu()?;
+        let counter = |cpu: Option<u32>, runs: u64| -> anyhow::Result<Counter> {
+            let clock = self.clocks.iter().find(|clock| clock.cpu() == cpu);
+            let read = clock.map_or_else(|| Ok(Counter::default()), Perf::read);
+            Ok(Counter {
+                cpu,
+                count: runs.saturating_mul(PERIOD),
+                runs: cpu.map(|_| runs),
+                ..read.context("failed to read the clock of bursts")?
+            })
+        };
+        let runs = by_cpu.iter().fold(0, |sum: u64, of| sum.saturating_add(of.runs));
+        let mut cpus: Vec<u32> = self.clocks.iter().filter_map(Perf::cpu).collect();
+        cpus.dedup();
+        let of_cpu = |cpu: u32| by_cpu.get(cpu as usize).map_or(0, |of| of.runs);
+        let counters: anyhow::Result<Vec<Counter>> = if cpus.is_empty() {
+            Ok(vec![counter(None, runs)?])
+        } else {
+            cpus.iter().map(|cpu| counter(Some(*cpu), of_cpu(*cpu))).collect()
+        };
+        Ok(Event {
+            name: "bursts of cpu-clock".to_owned(),
+            unit: EventUnit::Nanoseconds,
+            ring: Some(Ring::User),
+            branch_stack: true,
+            period: Period::Fixed(PERIOD),
+            runs,
+            counters: counters?,
+            ..Event::default()
+        })
+    }
+
+    /// Adds what was lost so far of the samples.
     ///
     /// # Errors
     /// When the kernel refuses to read it.
-    pub fn losses(&self) -> anyhow::Result<Vec<String>> {
+    pub fn add_losses(&self, losses: &mut Losses) -> anyhow::Result<()> {
         let stats = self.stats()?;
-        let lost = [
-            (
-                stats.full,
-                "bursts found the ring full: their samples came faster than they were read",
-            ),
-            (
-                stats.compatible,
-                "bursts began in code of 32 bits, which is not emulated",
-            ),
-            (
-                stats.outside,
-                "bursts began in processes outside this container, whose memory cannot be read: start it in the host PID namespace",
-            ),
-            (
-                stats.pages_full,
-                "pages of bursts found the ring full, and are read late or unknown",
-            ),
-            (
-                stats.pages_absent,
-                "pages that bursts asked for were not in memory, or not mapped there in that process",
-            ),
-            (
-                self.unread,
-                "records of bursts have no known length: the program and its reader differ",
-            ),
-        ];
-        let lost = lost.iter().filter(|(n, _)| 0 < *n);
-        Ok(lost.map(|(n, what)| format!("{n} {what}")).collect())
+        losses.add(Loss::BurstsFull, stats.full);
+        losses.add(Loss::BurstsOf32Bits, stats.compatible);
+        losses.add(Loss::BurstsOutside, stats.outside);
+        losses.add(Loss::BurstsUnread, self.unread);
+        Ok(())
     }
 }
 
@@ -196,41 +244,42 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     words.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-/// The CPU of a burst and its start, in the order of [`BurstHead`].
-fn head(bytes: &[u8]) -> (u64, Burst) {
+/// The head of a burst, in the order of [`BurstHead`].
+fn head(bytes: &[u8]) -> BurstHead {
     let mut words = words(bytes);
     let mut next = || words.next().unwrap_or(0);
-    let registers = [(); 16].map(|()| Value::known(next()));
-    let mut machine = Machine::new(next());
-    machine.registers = registers;
-    machine.flags = Value::known(next());
-    machine.fs_base = next();
-    let (time, took, image, cpu) = (next(), next(), next(), next());
-    let burst = Burst {
-        tgid: image as u32,
-        exec_id: (image >> 32) as u32,
+    let registers = [(); 16].map(|()| next());
+    let [rip, flags, fs_base, time, took, image, cpu] = [(); 7].map(|()| next());
+    BurstHead {
+        registers,
+        rip,
+        flags,
+        fs_base,
         time,
         took,
-        machine,
-    };
-    (cpu, burst)
+        tgid: image as u32,
+        exec_id: (image >> 32) as u32,
+        cpu,
+    }
 }
 
-/// Adds a page to the burst of its CPU, in the order of [`BurstPage`].
+/// Adds a page to the burst of its CPU, in the order of [`BurstPage`]. A burst has those that it has room for.
 fn add_page(of_cpus: &mut BTreeMap<u64, Burst>, bytes: &[u8]) {
     let mut words = words(bytes);
     let (address, cpu) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
     if let Some(burst) = of_cpus.get_mut(&cpu)
-        && let Some(bytes) = bytes.get(PAGE - PAGE_BYTES..)
+        && burst.pages.len() < burst.pages.capacity()
+        && let Some(bytes) = bytes.last_chunk()
     {
-        // A burst has few pages, and as many fit.
-        let _ = burst.machine.memory.add(address, bytes);
+        let bytes = *bytes;
+        burst.pages.push(BurstPage { address, cpu, bytes });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hbbp_ebpf::burst::PAGE_BYTES;
     use hbbp_model::snapshot::run::is_prime;
 
     fn bytes(words: &[u64]) -> Vec<u8> {
@@ -250,20 +299,38 @@ mod tests {
             bytes(&words)
         };
         assert_eq!(head_of(0).len(), HEAD);
-        let mut of_cpus: BTreeMap<u64, Burst> = [0, 1].map(|cpu| head(&head_of(cpu))).into();
+        let burst_of = |cpu| Burst {
+            head: head(&head_of(cpu)),
+            pages: Vec::with_capacity(1),
+        };
+        let mut of_cpus: BTreeMap<u64, Burst> = [0, 1].map(|cpu| (cpu, burst_of(cpu))).into();
         let page = [bytes(&[0x5000, 1]), vec![7; PAGE_BYTES]].concat();
         assert_eq!(page.len(), PAGE);
         add_page(&mut of_cpus, &page);
-        let mut byte = [0];
-        let mut known = |cpu| {
-            of_cpus
-                .get_mut(&cpu)
-                .map(|burst| burst.machine.memory.load(0x5fff, &mut byte))
-        };
-        assert_eq!((known(0), known(1)), (Some(0), Some(1)));
-        let burst = &of_cpus[&1];
-        assert_eq!((burst.tgid, burst.exec_id, burst.time, burst.took), (8, 9, 5, 6));
-        assert_eq!((burst.machine.rip, burst.machine.fs_base), (0x40_1000, 0x7000));
-        assert_eq!(burst.machine.registers[4], Value::known(104));
+        add_page(&mut of_cpus, &page);
+        let pages = |cpu| &of_cpus[&cpu].pages;
+        assert_eq!(
+            (pages(0).len(), pages(1).len()),
+            (0, 1),
+            "no more than there is room for"
+        );
+        assert_eq!(
+            (pages(1)[0].address, pages(1)[0].bytes),
+            (0x5000, [7; PAGE_BYTES])
+        );
+        let BurstHead {
+            tgid,
+            exec_id,
+            time,
+            took,
+            rip,
+            fs_base,
+            ..
+        } = of_cpus[&1].head;
+        assert_eq!((tgid, exec_id, time, took), (8, 9, 5, 6));
+        assert_eq!(
+            (rip, fs_base, of_cpus[&1].head.registers[4]),
+            (0x40_1000, 0x7000, 104)
+        );
     }
 }

@@ -201,7 +201,7 @@ impl Object {
     }
 
     /// The program for samples of user code that begin bursts.
-    pub(crate) fn on_burst(&mut self) -> anyhow::Result<OwnedFd> {
+    pub fn on_burst(&mut self) -> anyhow::Result<OwnedFd> {
         self.perf_event(name::ON_BURST)
     }
 

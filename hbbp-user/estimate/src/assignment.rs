@@ -206,6 +206,12 @@ impl EventAssignment {
         branches.filter(|branch| self.uses_stacks_of(branch.event))
     }
 
+    /// Whether all figures are of bursts, which user code alone has.
+    pub fn is_of_bursts(&self, events: &[Event]) -> bool {
+        let is_of_bursts = |idx: &EventIdx| events.get(idx.0 as usize).is_some_and(Event::is_of_bursts);
+        !self.lbr.is_empty() && self.lbr.iter().all(is_of_bursts)
+    }
+
     /// Whether the branch stacks of an event are used.
     pub fn uses_stacks_of(&self, event: EventIdx) -> bool {
         self.lbr.binary_search(&event).is_ok()

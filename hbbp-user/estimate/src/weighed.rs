@@ -45,7 +45,7 @@ pub(super) fn weighed(
 ) -> Weighed {
     let (map, depth) = (basis.map, sampling.streams_per_stack);
     let Observed { seen, samples, .. } = observed;
-    let (mut biases, mut moved) = (Biases::default(), None);
+    let (mut biases, mut moved) = (modelled(basis, &streams), None);
     let late = (basis.assignment.unit == Unit::Executions)
         .then(|| late::weighed(&graph, &late::durations(map, &streams), depth))
         .flatten();
@@ -101,6 +101,18 @@ pub(super) fn weighed(
         moved,
         shifts,
     }
+}
+
+/// What is known to be off before weights change: streams of bursts have the scale of a model.
+fn modelled(basis: Basis<'_>, streams: &[Stream]) -> Biases {
+    let mut biases = Biases::default();
+    if basis.assignment.is_of_bursts(&basis.snapshot.run.events) {
+        let instructions =
+            |stream: &Stream| stream.weight * f64::from(stream.end.saturating_sub(stream.first));
+        let all = streams.iter().map(instructions).sum();
+        biases.corrections.modelled(all);
+    }
+    biases
 }
 
 impl Weighed {

@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use jiff::SignedDuration;
 
-use crate::cmd::record::{EndedProcesses, RecordOptions, Target};
+use crate::cmd::record::{BurstFollowing, EndedProcesses, RecordOptions, Target};
 use hbbp_collect::choice::Choice;
 use hbbp_collect::object::Messages;
 use hbbp_collect::periods::CYCLES;
@@ -99,6 +99,36 @@ pub(super) struct RecordArgs {
     command: Vec<OsString>,
 }
 
+/// Executions of user code where nothing counts them.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub(super) struct BurstArgs {
+    /// Estimate executions of user code where there are no counters, by emulation.
+    ///
+    /// At samples of the clock, registers and some pages of memory are read, and some hundred branches of the program are emulated
+    /// from there. Kernel code has time, in tables of its own. Implies --event cpu-clock; programs are neither stopped nor changed.
+    #[arg(long, conflicts_with_all = ["branch_period", "rings_apart", "time", "callers", "per_thread", "classes"])]
+    bursts: bool,
+}
+
+impl BurstArgs {
+    /// Adds what is asked for to a recording.
+    pub(super) fn add_to(&self, options: &mut RecordOptions) -> anyhow::Result<()> {
+        if !self.bursts {
+            return Ok(());
+        }
+        let event = options.choice.event.get_or_insert_with(|| CLOCK.to_owned());
+        if event != CLOCK {
+            bail!("--bursts begins at samples of {CLOCK}, and not of {event}: leave out --event");
+        }
+        options.bursts = BurstFollowing::On;
+        Ok(())
+    }
+}
+
+/// The event whose samples bursts begin at.
+const CLOCK: &str = "cpu-clock";
+
 /// What becomes of processes that have ended, in profiles that hold many.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
@@ -177,6 +207,7 @@ impl RecordArgs {
             } else {
                 ClassCounting::Off
             },
+            bursts: BurstFollowing::Off,
         })
     }
 }

@@ -16,7 +16,7 @@ use hbbp_output::report::{Colours, Format, Letters, Look};
 
 #[derive(Debug, Args)]
 pub(super) struct RuleArgs {
-    /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, `late` (for stacks read in the interrupt), or a rule file.
+    /// Rule that chooses between EBS and LBR: `balanced`, `paper` (as published), `bias`, `late` (for stacks read in the interrupt), `time` (samples alone), or a rule file.
     #[arg(long, value_name = "RULE", default_value = "balanced", hide_short_help = true)]
     pub(super) rule: String,
 }

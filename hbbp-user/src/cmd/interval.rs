@@ -26,6 +26,8 @@ pub(super) struct Counts {
     pub(super) times: Vec<Range<u64>>,
     pub(super) parts: Parts,
     pub(super) chains: Vec<Chained>,
+    /// Those of bursts, which are as the resolver takes them.
+    pub(super) bursts: Vec<Raw>,
     /// See [`Collector::clock_periods`](hbbp_collect::Collector::clock_periods).
     pub(super) clock_periods: Vec<Option<u64>>,
 }

@@ -55,7 +55,8 @@ pub(super) async fn measure(
 ) -> anyhow::Result<Pause> {
     let start = Instant::now();
     let mut schedule = planned(session, start, duration);
-    let text_events = text_events(session)?;
+    let text_events = watched(session.collector.text_events()?)?;
+    let bursts = bursts(session)?;
     let half_full = session.collector.half_full();
     let (mut shares, drains) = (FIRST_SHARES, session.drain_every() * session.pace());
     loop {
@@ -73,6 +74,7 @@ pub(super) async fn measure(
                 session.read_sideband()?;
                 continue;
             }
+            task = begun(bursts.as_ref()) => task?,
         };
         schedule.begun(task, Instant::now());
         match task {
@@ -96,6 +98,7 @@ pub(super) async fn measure(
             Task::CheckBudget if session.is_over_budget() => return Ok(Pause::Budget),
             Task::CheckBudget => {}
             Task::FollowCpus => session.collector.follow_cpus()?,
+            Task::FollowBursts => session.follow(),
             Task::ReadRecords => {
                 session.read_sideband()?;
                 session.settle_records()?;
@@ -150,12 +153,29 @@ async fn due(schedule: &Schedule) -> Task {
     }
 }
 
-/// The changes of kernel text that are to be read.
-fn text_events(session: &Session) -> anyhow::Result<AsyncFd<OwnedFd>> {
-    let text_events = session.collector.text_events()?;
+/// What of the kernel is to be read when it is there.
+fn watched(events: OwnedFd) -> anyhow::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the descriptor is our own and stays the same and open as long as it is waited for.
-    unsafe { AsyncFd::register_with_interest(text_events, Interest::READABLE) }
-        .context("failed to wait for kernel text events")
+    unsafe { AsyncFd::register_with_interest(events, Interest::READABLE) }
+        .context("failed to wait for events of the kernel")
+}
+
+/// The ring of bursts, where user code is followed.
+fn bursts(session: &Session) -> anyhow::Result<Option<AsyncFd<OwnedFd>>> {
+    let bursts = session.bursts.as_ref().map(|bursts| watched(bursts.ready()?));
+    bursts.transpose()
+}
+
+/// Waits until bursts have begun; for ever without their ring.
+async fn begun(ring: Option<&AsyncFd<OwnedFd>>) -> anyhow::Result<Task> {
+    match ring {
+        Some(ring) => {
+            let ready = ring.readable().await;
+            ready.context("failed to wait for bursts")?.clear_ready();
+            Ok(Task::FollowBursts)
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits for a notification; for ever without a notifier.

@@ -54,6 +54,18 @@ pub struct RecordOptions {
     pub cpu_budget: Option<u32>,
     /// Whether classes of instructions are counted along with the samples.
     pub classes: ClassCounting,
+    /// Whether user code is followed from the samples of a clock.
+    pub bursts: BurstFollowing,
+}
+
+/// Whether user code is followed ahead from samples of a clock, for its executions.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum BurstFollowing {
+    /// No memory of other processes is read for that.
+    #[default]
+    Off,
+    /// In bursts of some hundred branches.
+    On,
 }
 
 impl Default for RecordOptions {
@@ -71,6 +83,7 @@ impl Default for RecordOptions {
             vmlinux: None,
             cpu_budget: None,
             classes: ClassCounting::Off,
+            bursts: BurstFollowing::Off,
         }
     }
 }
@@ -264,6 +277,9 @@ impl Recording {
         let image = options.vmlinux.as_deref();
         let mut session = Session::open(&plan, options.text, image, options.cpu_budget, parser, run)?;
         session.ended = options.ended;
+        if options.bursts == BurstFollowing::On {
+            session.follow_bursts(&plan.scope)?;
+        }
         session.hasten_with(interrupt.haste());
         session.start()?;
         let child = pending.map(PendingChild::release).transpose()?;

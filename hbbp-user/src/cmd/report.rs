@@ -105,9 +105,11 @@ pub fn print_runs(
         .map(|((query, _), mixes)| sum(query, mixes.iter().cloned()))
         .collect();
     checks::check_tables(options, &sums, &profile)?;
-    let verdicts = profile.verdicts(options);
+    let verdicts = profile.verdicts(options)?;
     let loops = profile.loops(options)?;
-    let overview = profile.overview(options);
+    let overview = profile.overview(options)?;
+    let kernel_times = tables.iter().map(|(query, _)| profile.kernel_time(query));
+    let kernel_times: Vec<Option<Mix>> = kernel_times.collect::<anyhow::Result<_>>()?;
     let first = of_runs.into_iter().next().context("a view has tables")?;
     let analyses = profile.estimated.into_iter().zip(first);
     let analyses: Vec<Analysis> = analyses.map(|(run, mix)| run.analysis(mix)).collect();
@@ -115,11 +117,10 @@ pub fn print_runs(
     let noted = runs.iter().zip(profile.notes);
     let noted: Vec<Cow<'_, Snapshot>> = noted.map(|(run, notes)| noted_run(run, notes)).collect();
     let runs = || noted.iter().map(Cow::as_ref).zip(&analyses);
-    let shown: Vec<Table<'_>> = sums
-        .iter()
-        .zip(&tables)
-        .map(|(mix, (_, top))| Table { mix, top: *top })
-        .collect();
+    let of_kernel = kernel_times.iter().zip(&tables);
+    let of_kernel = of_kernel.filter_map(|(mix, table)| Some((mix.as_ref()?, table)));
+    let shown = sums.iter().zip(&tables).chain(of_kernel);
+    let shown: Vec<Table<'_>> = shown.map(|(mix, (_, top))| Table { mix, top: *top }).collect();
     let mut report = Report::new(runs(), options.view.as_ref(), &shown, &verdicts, words);
     if let Some((over_time, mix)) = &over_time {
         report = report.with_over_time(over_time, mix, tables.first().and_then(|(_, top)| *top));

@@ -26,6 +26,8 @@ pub(super) enum Task {
     FollowCpus,
     /// Reads the records of processes, and looks whether the command has ended.
     ReadRecords,
+    /// Follows the bursts that have begun: when there are some, and at no time that is planned.
+    FollowBursts,
 }
 
 /// A task at a time, once or again and again.

@@ -140,6 +140,64 @@ pub fn stacked() -> Snapshot {
     snapshot
 }
 
+/// [`clocked`], and twenty bursts of user code: `count_up` was executed twice as often as `vector_copy`, and each sample without a burst
+/// has its cause.
+pub fn followed() -> Snapshot {
+    const PERIOD: u64 = 50_000_017;
+    /// The cycles of the model that each burst took.
+    const CYCLES: f64 = 500.0;
+
+    let mut snapshot = clocked();
+    let counter = |cpu, runs| Counter {
+        cpu: Some(cpu),
+        count: runs * PERIOD,
+        enabled: 1_000_000_000,
+        running: 1_000_000_000,
+        runs: Some(runs),
+        ..Counter::default()
+    };
+    snapshot.run.events.push(Event {
+        name: "bursts of cpu-clock".to_owned(),
+        unit: EventUnit::Nanoseconds,
+        ring: Some(Ring::User),
+        branch_stack: true,
+        period: Period::Fixed(PERIOD),
+        runs: 26,
+        counters: vec![counter(0, 12), counter(1, 14)],
+        ..Event::default()
+    });
+    snapshot.losses.add(Loss::BurstsFull, 1);
+    snapshot.losses.add(Loss::BurstsGone, 2);
+    snapshot.losses.add(Loss::BurstsOverBudget, 2);
+    snapshot.losses.add(Loss::BurstsShort, 1);
+    let stream = |start, end, hits: u32| StreamCount {
+        event: EventIdx(1),
+        process: ProcessIdx(1),
+        start: Va(start),
+        end: Va(end),
+        source: Some(Va(USER + 11)),
+        hits: hits.into(),
+        weight: f64::from(hits) * PERIOD as f64 / CYCLES,
+        cycles: None,
+    };
+    let oldest = |from, hits| BranchCount {
+        event: EventIdx(1),
+        process: ProcessIdx(1),
+        from: Va(from),
+        to: Va(0),
+        hits,
+        oldest: hits,
+        mispredicted: None,
+    };
+    let interval = &mut snapshot.intervals[0];
+    interval.streams = vec![
+        stream(USER, USER + 11, 3_400),
+        stream(USER + 0x40, USER + 0x48, 1_700),
+    ];
+    interval.branches = vec![oldest(USER + 11, 13), oldest(USER + 0x48, 7)];
+    snapshot
+}
+
 /// [`stacked`] on a processor that counts classes of instructions: loads and returns of user code in some turns, and
 /// locked loads of the kernel in too few to know their error.
 pub fn classed() -> Snapshot {

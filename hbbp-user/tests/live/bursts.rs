@@ -13,8 +13,10 @@ use hbbp_ebpf::burst::BurstStats;
 use hbbp_emulate::{End, Limits};
 use object::{Object as _, ObjectSymbol as _};
 
-use super::kernel;
+use serde_json::Value;
+
 use super::load::{Load, built};
+use super::{kernel, report_by, run};
 
 const LIMITS: Limits = Limits {
     branches: 256,
@@ -30,15 +32,15 @@ fn follow(pid: u32, n: usize) -> (Vec<Followed>, BurstStats) {
     while followed.len() < n && began.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(50));
         for burst in bursts.read() {
-            assert_eq!(burst.tgid, pid);
-            let end = followers.follow(burst.tgid, burst.exec_id, burst.time, burst.machine, LIMITS);
+            assert_eq!(burst.head.tgid, pid);
+            let end = followers.follow(&burst.head, &burst.pages, LIMITS);
             let end = end.unwrap();
             bursts.want(pid, end.wanted.iter().copied()).unwrap();
             followed.push(end);
         }
     }
     let stats = bursts.stats().unwrap();
-    println!("{stats:?}; {:?}", bursts.losses().unwrap());
+    println!("{stats:?}");
     let walked = aya::programs::loaded_programs().flatten();
     let walked = walked.filter(|program| program.name_as_str() == Some("on_burst"));
     println!(
@@ -171,4 +173,63 @@ fn bursts_that_end_early_say_why() {
         reasons(&followed),
         BTreeMap::from([(End::NotEmulated, followed.len())])
     );
+}
+
+/// Executed instructions of a function or label of the loop, and their standard error.
+fn executed(report: &Value, function: &str) -> (f64, f64) {
+    let rows = report["mix"]["rows"].as_array().unwrap().iter();
+    let mut row = rows.filter(|row| row["key"][0] == function);
+    let total = row.next().map(|row| &row["total"]);
+    let total = total.unwrap();
+    let figure = |name: &str| total[name].as_f64().unwrap();
+    (figure("amount"), figure("std_error"))
+}
+
+/// As a user has it. Of the loop, each block but two runs once in a round, and these two in every second one.
+#[test]
+fn a_report_has_executions_of_user_code_and_time_of_the_kernel() {
+    let Some(_kernel) = kernel() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let load = load(folder.path(), "loop", LOOP);
+    let profile = folder.path().join("profile").to_str().unwrap().to_owned();
+    let pid = load.0.id().to_string();
+    let recorded = run(&[
+        "record",
+        "--bursts",
+        "--pid",
+        &pid,
+        "--duration",
+        "5",
+        "-o",
+        &profile,
+    ]);
+    assert!(recorded.status.success(), "{recorded:?}");
+    let report = report_by(&profile, "function");
+    assert_eq!(report["mix"]["unit"], "relative_executions");
+    assert_eq!(report["tables"][0]["unit"], "time_weighted_samples");
+    assert_eq!(report["tables"][0]["filters"][0], "ring=kernel");
+    assert_eq!(report["accounting"]["unexplained"], 0);
+    let said = report["warnings"].to_string();
+    assert!(
+        said.contains("have their full length") && said.contains("unit.bursts"),
+        "{said}"
+    );
+    let (turns, _) = executed(&report, "turn");
+    for (label, expected) in [("other", 1.0), ("done", 1.0), ("again", 1.0), ("call_part", 0.5)] {
+        let (amount, error) = executed(&report, label);
+        let ratio = amount / turns;
+        println!("{label}: {ratio} ± {} for each turn", error / turns);
+        assert!((ratio - expected).abs() < 2.0 * error / turns, "{label}: {ratio}");
+        // They are in the same bursts, whose first and last rounds are not whole.
+        assert!((ratio - expected).abs() < 0.05, "{label}: {ratio}");
+    }
+    let required = |requirement: &str| run(&["report", &profile, "--require", requirement]);
+    assert!(required("ring=user&&mnemonic=TEST>1%").status.success());
+    let refused = required("mnemonic=TEST>1%");
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("both rings"), "{why}");
+    let annotated = run(&["annotate", &profile, "part"]);
+    assert!(annotated.status.success(), "{annotated:?}");
+    let text = String::from_utf8_lossy(&annotated.stdout);
+    assert!(text.contains("relative executions"), "{text}");
 }

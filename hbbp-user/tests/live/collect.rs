@@ -271,6 +271,7 @@ fn programs_all_load() {
             object.on_branch(event).unwrap();
         }
         object.read_text().unwrap();
+        object.on_burst().unwrap();
         // A kernel without modules has no tracepoints of theirs; the emulated machine has both.
         if std::path::Path::new("/proc/modules").exists() {
             object.attach_modules().unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use hbbp_analysis::mix::Dimension;
 use hbbp_model::snapshot::Snapshot;
 use hbbp_output::report::{Format, Look};
-use hbbp_user::cmd::report::ReportOptions;
+use hbbp_user::cmd::report::{Extent, ReportOptions};
 
 use super::{by, printed, program};
 
@@ -63,6 +63,19 @@ fn text_and_json_of_branch_stacks() {
         &program::stacked(),
         &by(&[Dimension::Function], Format::Json),
     );
+}
+
+#[test]
+fn text_and_json_of_bursts() {
+    let options = ReportOptions::default();
+    check("followed-mnemonic.txt", &program::followed(), &options);
+    let json = by(&[Dimension::Function], Format::Json);
+    check("followed.json", &program::followed(), &json);
+    let screen = ReportOptions {
+        extent: Extent::Screen,
+        ..options
+    };
+    check("followed-screen.txt", &program::followed(), &screen);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod adapted;
 mod annotate;
+mod bursts;
 mod diff;
 mod golden;
 mod html;

@@ -8,7 +8,7 @@ use super::rust::{code, without_tests};
 const WIDE: usize = 12;
 
 /// Most of each that the product may have. What is taken away lowers them.
-const MOST_PUBLIC: usize = 1_557;
+const MOST_PUBLIC: usize = 1_568;
 const MOST_WITH_TUPLES: usize = 9;
 const MOST_WIDE: usize = 0;
 

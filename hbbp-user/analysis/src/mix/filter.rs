@@ -101,6 +101,15 @@ impl Filter {
         })
     }
 
+    /// Whether instructions with this value of the axis pass, and no others.
+    pub fn passes_alone(&self, value: &str) -> bool {
+        let known = self.axis.known_values().unwrap_or_default();
+        let passing = known
+            .into_iter()
+            .filter(|known| self.passes(std::slice::from_ref(known)));
+        passing.eq([value])
+    }
+
     /// Whether an instruction with these values of the axis passes; of a taxonomy, one for each group that it is in. A module
     /// passes by its file name as well, unless the pattern has a slash (as in gitignore(5)).
     pub(super) fn passes(&self, values: &[String]) -> bool {

@@ -99,7 +99,8 @@ impl Sum {
     pub fn variance(&self, counts: &BlockCounts) -> f64 {
         let [hits, corrected] = self.sampled;
         let left = self.correction.beside_samples(hits, corrected);
-        self.by_chance(counts) + left * counts.classes.ties.left(&self.tied)
+        let of_model = counts.biases.corrections.of_model(self.amount());
+        self.by_chance(counts) + left * counts.classes.ties.left(&self.tied) + of_model
     }
 
     /// Its variance without what corrections may have left, which is alike in all runs of the same code.

@@ -123,7 +123,11 @@ impl Evidence<'_> {
         };
         let left = match method {
             Method::Ebs => 0.0,
-            Method::Lbr => self.corrections.of_block(block).variance(),
+            Method::Lbr => {
+                let length = f64::from(self.seen.lengths.get(block).copied().unwrap_or(1).max(1));
+                let of_model = self.corrections.of_model(count * length) / (length * length);
+                self.corrections.of_block(block).variance() + of_model
+            }
         };
         Estimate {
             hits,

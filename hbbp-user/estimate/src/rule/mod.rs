@@ -34,10 +34,14 @@ pub(crate) const BIAS: &str = include_str!("bias.rule");
 /// Streams weighed for stacks that were read late.
 pub(crate) const LATE: &str = include_str!("late.rule");
 
+/// Samples alone.
+pub(crate) const TIME: &str = include_str!("time.rule");
+
 /// The rules that can be asked for by name.
-pub const NAMED: [(&str, &str); 4] = [
+pub const NAMED: [(&str, &str); 5] = [
     ("balanced", DEFAULT),
     ("paper", PAPER),
     ("bias", BIAS),
     ("late", LATE),
+    ("time", TIME),
 ];

@@ -40,7 +40,8 @@ pub struct StreamCount {
     pub source: Option<Va>,
     /// Occurrences.
     pub hits: u64,
-    /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event.
+    /// Sum of period / (N-1) over the stacks of N entries that held it (paper section III.B), in units of the event. Of bursts
+    /// ([`super::Event::is_of_bursts`]), the sum of period / cycles of the model.
     pub weight: f64,
     /// Sum of the cycles that the hardware gave for the younger branch; `None` if they are not known.
     pub cycles: Option<NonZeroU64>,

@@ -82,6 +82,21 @@ losses! {
         "sample" | "samples", "dropped: no active count map";
     NoStack, "sample.no_stack", Sample,
         "sample" | "samples", "dropped: missing or empty branch stack";
+    BurstsFull, "sample.bursts_full", Sample,
+        "sample" | "samples", "dropped: ring of bursts full";
+    BurstsOf32Bits, "sample.bursts_of_32_bits", Sample,
+        "sample" | "samples", "without a burst: code of 32 bits is not emulated";
+    BurstsOutside, "sample.bursts_outside", Sample,
+        "sample" | "samples", "without a burst: their processes are outside this container, where their memory cannot be read; \
+         start hbbp-sys in the host PID namespace";
+    BurstsGone, "sample.bursts_gone", Sample,
+        "sample" | "samples", "without a burst: the process had ended, or its memory may not be read";
+    BurstsOverBudget, "sample.bursts_over_budget", Sample,
+        "sample" | "samples", "without a burst: emulation would have taken more than 0.5 % of the time of all CPUs";
+    BurstsShort, "sample.bursts_short", Sample,
+        "sample" | "samples", "without a stream: their bursts ended before a second branch";
+    BurstsUnread, "record.bursts_unread", Record,
+        "record of bursts" | "records of bursts", "skipped: malformed";
     WrongPath, "entry.wrong_path", Entry,
         "branch entry" | "branch entries", "discarded: speculative wrong path, never executed";
     TooMany, "entry.too_many", Entry,

@@ -267,6 +267,11 @@ impl Counter {
 }
 
 impl Event {
+    /// Whether its branch stacks are bursts: branches of user code that were emulated, each burst from a sample of a clock.
+    pub fn is_of_bursts(&self) -> bool {
+        self.branch_stack && self.unit == EventUnit::Nanoseconds && self.ring == Some(Ring::User)
+    }
+
     /// Whether its period changed a little during the run.
     pub fn varied(&self) -> bool {
         self.counters.iter().any(|counter| counter.due.is_some())

@@ -22,6 +22,18 @@ use hbbp_model::addr::Ring;
 use hbbp_model::snapshot::loss::LossUnit;
 use hbbp_model::snapshot::{Event, EventIdx, Loss, ModuleIdx, Snapshot};
 
+/// What leaves a sample of an event with branch stacks without one.
+const WITHOUT_STACK: [Loss; 8] = [
+    Loss::NoStack,
+    Loss::StacksFull,
+    Loss::BurstsFull,
+    Loss::BurstsOf32Bits,
+    Loss::BurstsOutside,
+    Loss::BurstsGone,
+    Loss::BurstsOverBudget,
+    Loss::BurstsShort,
+];
+
 /// Samples of a run at each step, over all events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Accounting {
@@ -107,7 +119,7 @@ impl Accounting {
             let of_idle = without_instruction.get(&idx).map_or(0, |n| n.kernel);
             Missing::new(event, of_idle)
         };
-        let lost = [Loss::NoStack, Loss::StacksFull].map(|loss| snapshot.losses.get(loss));
+        let lost = WITHOUT_STACK.map(|loss| snapshot.losses.get(loss));
         let stacks = total(stacks.map(|(event, _)| event.runs)).saturating_sub(lost.iter().sum());
         let losses = Loss::ALL.iter().filter(|loss| loss.unit() == LossUnit::Sample);
         let refused = losses

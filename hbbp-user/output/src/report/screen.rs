@@ -122,6 +122,10 @@ fn measured(report: &Report<'_>, overview: &Overview, width: usize) -> Vec<Strin
         Unit::TimeWeightedSamples => "time, not executions",
         Unit::EventWeightedSamples => "samples of an event, not executions",
     };
+    let unit = match overview.kernel_time {
+        Some(_) => format!("{unit} of user code"),
+        None => unit.to_owned(),
+    };
     let samples = match received {
         0 => format!("{unit}: recorded branch stacks alone"),
         n => format!("{unit}: {} samples{}, {complete}{used}", grouped(n), idle(report)),
@@ -161,7 +165,7 @@ fn idle(report: &Report<'_>) -> String {
         0 => String::new(),
         idle => format!(
             " ({} of code, {} idle)",
-            grouped(sum(|all| all.in_mix.total())),
+            grouped(sum(|all| all.resolved().total())),
             grouped(idle)
         ),
     }

@@ -28,6 +28,8 @@ pub(super) enum Warning {
     Missed(Miss),
     /// The samples come from a clock, from cycles, or from another event that does not count executions.
     NoExecutions(NoExecutions),
+    /// Figures are of user code alone, of bursts.
+    Bursts,
     /// Another event than taken branches triggered the branch stacks.
     Relative {
         /// Names of the events.
@@ -159,7 +161,10 @@ pub(super) fn warnings(
     warnings.extend(NoExecutions::of(run, assignment).map(Warning::NoExecutions));
     if assignment.unit == Unit::RelativeExecutions {
         let events = serving(run, assignment);
-        warnings.push(Warning::Relative { events });
+        warnings.push(match assignment.is_of_bursts(&run.events) {
+            true => Warning::Bursts,
+            false => Warning::Relative { events },
+        });
     }
     warnings.extend(misses.into_iter().map(Warning::Missed));
     warnings.extend(interrupts_off(analysis));
@@ -299,6 +304,7 @@ impl Warning {
         match self {
             Self::Missed(miss) => miss.id(),
             Self::NoExecutions(found) => found.id(),
+            Self::Bursts => "unit.bursts",
             Self::Relative { .. } => "unit.relative",
             Self::Imprecise { .. } => "event.imprecise",
             Self::UnevenCpu { .. } => "event.uneven_cpu",

@@ -35,7 +35,7 @@ pub(crate) mod mapped_file;
 mod mapped_identity;
 pub(crate) mod mapping;
 mod mapping_table;
-mod page_map;
+pub mod page_map;
 mod patched_text;
 mod patient;
 pub mod proc_scan;

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 128;
 
 /// The pages of one process.
 #[derive(Debug)]
-pub(super) struct PageMap {
+pub struct PageMap {
     file: File,
     /// Number of the first page whose word was read.
     first: u64,
@@ -29,7 +29,7 @@ pub(super) struct PageMap {
 
 impl PageMap {
     /// Opens that of process `tgid`; `None` if it is gone, or may not be read.
-    pub(super) fn open(tgid: u32) -> Option<Self> {
+    pub fn open(tgid: u32) -> Option<Self> {
         let file = File::open(format!("/proc/{tgid}/pagemap")).ok()?;
         let (first, words) = (0, Vec::new());
         Some(Self { file, first, words })
@@ -43,6 +43,15 @@ impl PageMap {
             let word = self.word(page);
             word.is_none_or(|word| word & (PRESENT | SWAPPED) != 0 && word & OF_FILE == 0)
         })
+    }
+
+    /// Whether the page of an address is in memory now: reading another one would make the process get it.
+    pub fn is_present(&self, at: Va) -> bool {
+        let mut word = [0; WORD];
+        let read = self
+            .file
+            .read_exact_at(&mut word, (at.0 >> PAGE_BITS) * WORD as u64);
+        read.is_ok() && u64::from_ne_bytes(word) & PRESENT != 0
     }
 
     fn word(&mut self, page: u64) -> Option<u64> {
@@ -86,6 +95,10 @@ mod tests {
         assert!(
             !pages.may_be_written(&(Va(0x1000)..Va(0x1001))),
             "nothing is there"
+        );
+        assert_eq!(
+            [Va(text), Va(0x1000)].map(|at| pages.is_present(at)),
+            [true, false]
         );
         assert!(pages.may_be_written(&(Va(u64::MAX - 9)..Va(u64::MAX))), "no page");
         assert!(PageMap::open(u32::MAX).is_none());

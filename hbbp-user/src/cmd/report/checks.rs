@@ -14,6 +14,12 @@ use hbbp_model::names::file_name;
 #[error("{0}")]
 pub struct WrongUse(String);
 
+impl WrongUse {
+    pub(super) const fn new(why: String) -> Self {
+        Self(why)
+    }
+}
+
 /// Refuses tables that answer nothing; the sums are those of all runs, one for each table.
 pub(super) fn check_tables(
     options: &ReportOptions,

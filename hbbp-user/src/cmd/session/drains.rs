@@ -1,10 +1,12 @@
 //! Drains of a running measurement: counts are taken out of the maps and resolved, and intervals are split where text was
 //! patched.
 
+use super::bursts::UserBursts;
 use super::running::Session;
 use crate::cmd::interval::{Counts, raw_chain, raw_interval};
 use hbbp_collect::StacksSeen;
 use hbbp_resolve::clock::{now, thread_time};
+use hbbp_resolve::raw::RawInterval;
 
 impl Session {
     /// Splits the interval, so that kernel counts before and after a patch are separate.
@@ -41,19 +43,31 @@ impl Session {
             times: self.intervals.take(),
             parts,
             chains,
+            bursts: self
+                .bursts
+                .as_mut()
+                .map_or_else(Vec::new, UserBursts::take_counts),
             clock_periods: self.collector.clock_periods(),
         })
     }
 
     pub(super) fn resolve(&mut self, counts: &Counts) {
+        let last = counts.times.len().saturating_sub(1);
         let chains = counts.chains.iter();
         let chains = chains.map(|chain| raw_chain(chain, &counts.clock_periods));
         self.resolver.chained(chains);
         let has_stack = |event| self.collector.has_stack(event);
         let times = counts.times.iter().cloned();
-        let intervals = times
-            .zip(counts.parts.iter())
-            .map(|(time, part)| raw_interval(time, part, has_stack, &counts.clock_periods));
+        let parts = times.zip(counts.parts.iter()).enumerate();
+        let intervals = parts.map(|(n, (time, part))| {
+            let raw = raw_interval(time, part, has_stack, &counts.clock_periods);
+            let of_bursts = counts.bursts.iter().filter(move |_| n == last).copied();
+            RawInterval {
+                start: raw.start,
+                end: raw.end,
+                counts: raw.counts.chain(of_bursts),
+            }
+        });
         self.resolver.drained(intervals.collect());
     }
 

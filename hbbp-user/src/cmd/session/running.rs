@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use procfs::{Current as _, LoadAverage};
 
+use super::bursts::UserBursts;
 use super::changes::Changes;
 use super::intervals::Intervals;
 use super::tasks::Followed;
@@ -108,6 +109,8 @@ pub(crate) struct Session {
     pub(crate) ended: EndedProcesses,
     /// The tasks that events follow, where they do.
     pub(super) followed: Option<Followed>,
+    /// `None` where user code is not followed.
+    pub(crate) bursts: Option<UserBursts>,
 }
 
 /// What is known when sampling has stopped: the facts of the run, what the programs lost, and the last counts.
@@ -183,7 +186,22 @@ impl Session {
             budget,
             ended: EndedProcesses::Apart,
             followed: Followed::of(&plan.scope),
+            bursts: None,
         })
+    }
+
+    /// Has user code followed, by an event after all others.
+    pub(crate) fn follow_bursts(&mut self, scope: &Scope) -> anyhow::Result<()> {
+        let event = u32::try_from(self.collector.clock_periods().len())?;
+        self.bursts = Some(UserBursts::open(scope, event, self.run.host.n_cpus)?);
+        Ok(())
+    }
+
+    /// Follows the bursts that have begun.
+    pub(crate) fn follow(&mut self) {
+        if let Some(bursts) = &mut self.bursts {
+            bursts.follow();
+        }
     }
 
     /// Sets what notifies that the remainder is to be done soon.
@@ -204,6 +222,9 @@ impl Session {
     /// Starts sampling; a command's events start by themselves at its exec. [`Self::take`] starts it again.
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         self.collector.enable()?;
+        if let Some(bursts) = &mut self.bursts {
+            bursts.start()?;
+        }
         self.since_last.started = now();
         self.intervals.start(self.since_last.started);
         self.since_last.cpu_times = self.since_last.cpu_times.take().map(|_| CpuTimes::read());
@@ -260,11 +281,13 @@ impl Session {
         self.look_at_stacks()?;
         self.collector.stop()?;
         let duration = now().saturating_sub(self.since_last.started);
+        let of_bursts = self.bursts.as_mut().map(UserBursts::stop).transpose()?;
         let counts = self.counts()?;
         let totals = self.collector.take_totals()?;
         let mut run = self.run.clone();
         run.duration = duration;
         run.events = totals.events;
+        run.events.extend(of_bursts);
         run.classes = totals.classes;
         run.notes.extend(notes_in_words(totals.notes));
         run.notes.extend(paced(self.pace()));
@@ -273,16 +296,17 @@ impl Session {
         if self.stacks == StacksSeen::Empty {
             run.note_unmeasured(EMPTY_STACKS.to_owned(), Run::WHOLE);
         }
+        let mut losses = totals.losses;
+        if let Some(bursts) = &self.bursts {
+            bursts.add_losses(&mut losses)?;
+            run.notes.push(bursts.note()?);
+        }
         let unfinished = self.followed.as_mut().and_then(|tasks| tasks.take_note(&run));
         run.notes.extend(unfinished);
         if let Some(before) = &self.since_last.cpu_times {
             CpuTimes::read().add_since(before, &mut run.events);
         }
-        Ok(Closed {
-            run,
-            losses: totals.losses,
-            counts,
-        })
+        Ok(Closed { run, losses, counts })
     }
 
     /// Puts together what was resolved, and adds what is known only now.

@@ -24,6 +24,13 @@ const MOST_GROUPS: usize = 4;
 pub(super) fn lines(overview: &Overview, guests: &str, width: usize) -> Vec<String> {
     let facts = [
         ("rings", rings(&overview.code)),
+        (
+            "kernel",
+            overview
+                .kernel_time
+                .as_ref()
+                .map_or_else(String::new, kernel_time),
+        ),
         ("guests", guests.to_owned()),
         ("ISA level", levels(&overview.forms)),
         ("vectors", vectors(&overview.forms)),
@@ -55,6 +62,22 @@ fn listed<'a>(shares: impl IntoIterator<Item = (&'a str, f64)>) -> String {
 
 fn rings(code: &Mix) -> String {
     listed(shares(code, 0))
+}
+
+/// Functions of the kernel on their line.
+const KERNEL_FUNCTIONS: usize = 3;
+
+/// The kernel's share of the time, and where it was: it has no executions.
+fn kernel_time(by_function: &Mix) -> String {
+    let share = |amount: f64| part(amount, by_function.all.amount);
+    let hottest = by_function.rows.iter().take(KERNEL_FUNCTIONS);
+    let hottest = hottest.map(|row| (value(&row.key, 0), share(row.total.amount)));
+    let hottest = listed(hottest);
+    let all = percent(share(by_function.total.amount));
+    match hottest.is_empty() {
+        true => format!("{all} % of the time"),
+        false => format!("{all} % of the time, not executions: {hottest}"),
+    }
 }
 
 fn levels(forms: &Mix) -> String {

@@ -11,11 +11,13 @@ pub struct Overview {
     pub(super) forms: Mix,
     /// By the groups of instructions that take long.
     pub(super) slow: Mix,
+    /// Time of the kernel by function, where other figures are those of user code alone.
+    pub(super) kernel_time: Option<Mix>,
 }
 
 impl Overview {
-    /// The mixes, each as the answer to its query.
-    pub fn new(answer: impl Fn(&Query) -> Mix) -> Self {
+    /// The mixes, each as the answer to its query. Where these are of user code alone, the kernel has time: by function.
+    pub fn new(answer: impl Fn(&Query) -> Mix, kernel_time: Option<Mix>) -> Self {
         let without_columns = |rows: Vec<Axis>| {
             answer(&Query {
                 columns: Vec::new(),
@@ -40,6 +42,7 @@ impl Overview {
                 Dimension::Lock,
             ]),
             slow: without_columns(slow.into_iter().collect()),
+            kernel_time,
         }
     }
 

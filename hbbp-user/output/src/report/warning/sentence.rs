@@ -20,6 +20,10 @@ impl Warning {
         match self {
             Self::Missed(miss) => f.write_str(&miss.in_words(wording)),
             Self::NoExecutions(found) => f.write_str(&found.in_words(wording)),
+            Self::Bursts => f.write_str(
+                "executions are those of user code alone, and without a scale: its branches were emulated, and a model of a core \
+                 says how often each ran, to about a fifth of its share; kernel code has time, and both have no sum",
+            ),
             Self::Relative { events } => write!(
                 f,
                 "branch stacks were triggered by {events}, not by taken branches: shares are estimates of executions, \

@@ -101,7 +101,7 @@ impl Claim<'_> {
 /// What a warning is about.
 const fn about(warning: &Warning) -> Fact {
     match warning {
-        Warning::NoExecutions(_) | Warning::Relative { .. } => Fact::Unit,
+        Warning::NoExecutions(_) | Warning::Bursts | Warning::Relative { .. } => Fact::Unit,
         Warning::Missed(Miss::Counted { .. }) => Fact::Refused,
         Warning::Lost { loss: Some(loss), .. } => match loss.unit() {
             LossUnit::Sample => Fact::Refused,
@@ -141,6 +141,7 @@ fn weight(warning: &Warning, run: &Measured<'_>) -> f64 {
     let of_asked = |n: u64| share(n, asked.total()).unwrap_or(0.0);
     let weight = match warning {
         Warning::NoExecutions(_)
+        | Warning::Bursts
         | Warning::Relative { .. }
         | Warning::Imprecise { .. }
         | Warning::AsLanded
