@@ -104,7 +104,8 @@ pub(crate) fn save(
     }
     let mut warnings = recorded.snapshot.run.notes.clone();
     warnings.extend(sentences(&vectors, words));
-    if vectors.threads().iter().all(|thread| thread.slices < 2) {
+    let has_vectors = matches!(options.result, VectorResult::Files(_));
+    if has_vectors && vectors.threads().iter().all(|thread| thread.slices < 2) {
         warnings.push(format!(
             "no interval of {} was completed: shorten them (--interval-size)",
             options.length
