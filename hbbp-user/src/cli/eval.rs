@@ -25,8 +25,8 @@ pub(super) struct EvalArgs {
     by: EvalLevel,
     /// Hold sampling methods side by side.
     ///
-    /// Those that the profile has the samples for: classic, precise, precise-prime, ip+1, lbr, hybrid. The others are named with
-    /// their reason.
+    /// Those that the profile has the samples for: classic, precise, precise-prime, randomised, distributed, ip+1,
+    /// ip+1-distributed, lbr, hybrid. The others are named with their reason.
     #[arg(long, value_name = "METHOD,..", value_delimiter = ',', value_parser = parse_sampling)]
     methods: Vec<Sampling>,
     /// Write the blocks of the profile to FILE as CSV.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use hbbp_model::addr::Va;
 use hbbp_model::profile;
-use hbbp_model::snapshot::{Process, file};
+use hbbp_model::snapshot::run::Counter;
+use hbbp_model::snapshot::{Event, Period, Process, file};
 use hbbp_reference::Reference;
 use serde_json::Value;
 
@@ -214,11 +215,23 @@ fn next_addresses(folder: &Folder, precise: u64) -> String {
     target.to_owned()
 }
 
+const NAMES: [&str; 9] = [
+    "classic",
+    "precise",
+    "precise-prime",
+    "randomised",
+    "distributed",
+    "ip+1",
+    "ip+1-distributed",
+    "lbr",
+    "hybrid",
+];
+
 /// The methods by name: the error, or why there is none.
 fn methods(profile: &str, reference: &Path) -> Vec<(String, Result<f64, String>)> {
     let reference = ["--reference", reference.to_str().unwrap()];
-    let names = "classic,precise,precise-prime,ip+1,lbr,hybrid";
-    let words = ["--methods", names, "--format", "json"];
+    let names = NAMES.join(",");
+    let words = ["--methods", &names, "--format", "json"];
     let ran = hbbp(&[&["eval", profile], &reference[..], &words].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let found: Value = serde_json::from_str(&ran.out).unwrap();
@@ -258,23 +271,27 @@ fn sampling_methods_are_compared_or_have_a_reason() {
         served.map(|(name, _)| name.clone()).collect()
     };
 
+    let of = |found: &[(String, Result<f64, String>)], name: &str| {
+        found.iter().find(|(of, _)| of == name).unwrap().1.clone()
+    };
+
     let late = methods(&next_addresses(&folder, 1), &reference);
     assert_eq!(served(&late), ["ip+1"], "{late:?}");
     // Few stacks that the event itself triggered are not used with its addresses.
-    let why = late[4].1.clone().unwrap_err();
+    let why = of(&late, "lbr").unwrap_err();
     assert!(why.starts_with("its addresses serve alone"), "{why}");
     // Each address went back to the call and the MOV.
-    let corrected = late[3].1.clone().unwrap();
+    let corrected = of(&late, "ip+1").unwrap();
     assert!(corrected.abs() < 1e-9, "{late:?}");
     assert_eq!(
-        late[1].1,
+        of(&late, "precise"),
         Err("its samples of instructions are those of ip+1".to_owned())
     );
 
     // At level 2 the same addresses are taken as they are: those of the RET and of the loop.
     let taken_as_they_are = methods(&next_addresses(&folder, 2), &reference);
     assert_eq!(served(&taken_as_they_are), ["precise"]);
-    let error = taken_as_they_are[1].1.clone().unwrap();
+    let error = of(&taken_as_they_are, "precise").unwrap();
     assert!(1.0 < error, "{taken_as_they_are:?}");
 
     let classic = methods(&next_addresses(&folder, 0), &reference);
@@ -283,8 +300,45 @@ fn sampling_methods_are_compared_or_have_a_reason() {
     let (stacks, _) = profile(&folder);
     let stacks = methods(&stacks, &reference);
     assert_eq!(served(&stacks), ["lbr"], "{stacks:?}");
-    let why = stacks[5].1.clone().unwrap_err();
+    let why = of(&stacks, "hybrid").unwrap_err();
     assert!(why.contains("no samples of retired instructions"), "{why}");
+}
+
+/// The event and what is known of its periods name the method: one profile is one of them, whatever else it could be.
+#[test]
+fn distributed_events_and_drawn_periods_are_methods() {
+    let folder = Folder::new();
+    let reference = folder.write("reference", "1000 4000\n1009 2000\n");
+    let served = |precise: u64, change: &dyn Fn(&mut Event)| -> Vec<String> {
+        let target = next_addresses(&folder, precise);
+        let mut snapshot = profile::read(Path::new(&target)).unwrap();
+        change(&mut snapshot.run.events[0]);
+        std::fs::write(&target, file::encode(&snapshot).unwrap()).unwrap();
+        let found = methods(&target, &reference);
+        let found = found.into_iter().filter(|(_, error)| error.is_ok());
+        found.map(|(name, _)| name).collect()
+    };
+    let named = |event: &mut Event| event.name = "inst_retired.prec_dist:p".to_owned();
+    let prime = |event: &mut Event| event.period = Period::Fixed(1009);
+    // Six samples were due at periods that were drawn.
+    let drawn = |event: &mut Event| {
+        prime(event);
+        event.counters = vec![Counter {
+            count: 6 * 1009,
+            due: Some(6),
+            enabled: 1,
+            running: 1,
+            ..Counter::default()
+        }];
+    };
+    assert_eq!(served(2, &prime), ["precise-prime"]);
+    assert_eq!(served(2, &drawn), ["randomised"]);
+    assert_eq!(served(2, &named), ["distributed"]);
+    assert_eq!(served(3, &prime), ["distributed"]);
+    assert_eq!(served(1, &prime), ["ip+1"]);
+    assert_eq!(served(1, &named), ["ip+1-distributed"]);
+    // Imprecise samples of that event have the shadow of any other.
+    assert_eq!(served(0, &named), ["classic"]);
 }
 
 /// Sampling methods name their recording in text and unknown ones are refused.

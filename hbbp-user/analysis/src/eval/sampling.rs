@@ -16,10 +16,16 @@ pub enum Sampling {
     Classic,
     /// Precise, at a period that is fixed and not prime.
     Precise,
-    /// Precise, at prime periods.
+    /// Precise, at a prime period.
     PrecisePrime,
+    /// Precise, at periods that were drawn anew during the run. The paper draws one for each sample, which no kernel does.
+    Randomised,
+    /// The precisely distributed event, whose records have no shadow; at any period.
+    Distributed,
     /// Precise at level 1, each address corrected by one instruction through the newest branch.
     IpPlusOne,
+    /// The same of the precisely distributed event.
+    IpPlusOneDistributed,
     /// Branch stacks alone.
     Lbr,
     /// Addresses and branch stacks, by the rule of HBBP.
@@ -67,11 +73,14 @@ pub enum Unserved {
 
 impl Sampling {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Classic,
         Self::Precise,
         Self::PrecisePrime,
+        Self::Randomised,
+        Self::Distributed,
         Self::IpPlusOne,
+        Self::IpPlusOneDistributed,
         Self::Lbr,
         Self::Hybrid,
     ];
@@ -82,7 +91,10 @@ impl Sampling {
             Self::Classic => "classic",
             Self::Precise => "precise",
             Self::PrecisePrime => "precise-prime",
+            Self::Randomised => "randomised",
+            Self::Distributed => "distributed",
             Self::IpPlusOne => "ip+1",
+            Self::IpPlusOneDistributed => "ip+1-distributed",
             Self::Lbr => "lbr",
             Self::Hybrid => "hybrid",
         }
@@ -114,7 +126,7 @@ impl Sampling {
                     events: [Some(addresses), Some(stacks)],
                 })
             }
-            Self::Classic | Self::Precise | Self::PrecisePrime | Self::IpPlusOne => {
+            _ => {
                 let event = addresses()?;
                 match of_addresses(event)? {
                     found if found == self => Ok(Served {
@@ -151,9 +163,18 @@ fn of_addresses(event: &Event) -> Result<Sampling, Unserved> {
     match (event.precise, event.branch_stack) {
         // At any period: its shadow outweighs what a prime one gains.
         (0, _) => Ok(Sampling::Classic),
+        (1, true) if is_distributed(event) => Ok(Sampling::IpPlusOneDistributed),
         (1, true) => Ok(Sampling::IpPlusOne),
         (1, false) => Err(Unserved::OneLate),
+        _ if is_distributed(event) => Ok(Sampling::Distributed),
+        _ if event.varied() => Ok(Sampling::Randomised),
         _ if is_even => Ok(Sampling::Precise),
         _ => Ok(Sampling::PrecisePrime),
     }
+}
+
+/// Whether an event is INST_RETIRED.PREC_DIST (Intel SDM volume 3, "Precise Distribution of Instructions Retired"): by its name, or by
+/// level 3, which the kernel grants to nothing else (`pebs_prec_dist` in arch/x86/events/intel/core.c).
+fn is_distributed(event: &Event) -> bool {
+    3 <= event.precise || event.name.to_ascii_lowercase().contains("prec_dist")
 }

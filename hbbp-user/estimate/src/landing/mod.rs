@@ -25,6 +25,8 @@ mod code;
 mod flows;
 mod hottest;
 mod processes;
+#[cfg(test)]
+mod simple_loops;
 mod skid;
 mod times;
 mod ways;
@@ -254,64 +256,18 @@ fn dispersion(code: &Code, terms: &[Vec<(usize, f64)>], x: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::simple_loops::{Looped, looped, off};
     use super::*;
-    use hbbp_code::blocks::Flow;
-    use hbbp_model::kinds::kind::{DIVIDE, LOAD, PLAIN};
-
-    /// Runs a loop on a processor whose loads take four cycles and whose divisions take twenty-five, and samples it with a skid of 1 to
-    /// `longest` cycles: from block 0 on to 1, or in every third round to 2, then to 3 and round. Returns the graph and the samples
-    /// that each block triggered.
-    fn looped(longest: u64) -> (Code, Vec<f64>) {
-        const ROUNDS: u64 = 60_000;
-        let mut code = code::tests::code(&[
-            (&[PLAIN, LOAD, PLAIN], Flow::Conditional, Some(2)),
-            (
-                &[PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN],
-                Flow::Jump,
-                Some(3),
-            ),
-            (&[LOAD, DIVIDE, PLAIN, PLAIN], Flow::Next, None),
-            (&[PLAIN, PLAIN, LOAD, PLAIN, PLAIN], Flow::Jump, Some(0)),
-        ]);
-        let mut triggered = vec![0.0; 4];
-        let mut waiting: Vec<i64> = Vec::new();
-        let (mut n, mut state) = (0u64, 1u64);
-        for round in 0..ROUNDS {
-            for block in [0, 1 + usize::from(round % 3 == 0), 3] {
-                for at in 0..code.nodes[block].kinds.len() {
-                    let cycles = match usize::from(code.nodes[block].kinds[at]) {
-                        LOAD => 4,
-                        DIVIDE => 25,
-                        _ => 1,
-                    };
-                    waiting.iter_mut().for_each(|left| *left -= cycles);
-                    let taken = waiting.iter().filter(|left| **left <= 0).count();
-                    waiting.retain(|left| 0 < *left);
-                    code.nodes[block].samples[at] += taken as f64;
-                    n += 1;
-                    if n % 11 == 0 {
-                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        waiting.push(1 + ((state >> 33) % longest) as i64);
-                        triggered[block] += 1.0;
-                    }
-                }
-            }
-        }
-        (code, triggered)
-    }
 
     #[test]
     fn samples_go_back_to_what_triggered_them() {
         // A skid longer than a round blurs it.
         for (longest, bound) in [(8, 0.03), (30, 0.06)] {
-            let (code, triggered) = looped(longest);
-            let Fitted { model, x, .. } = fitted(&code).unwrap();
-            let all: f64 = triggered.iter().sum();
-            let off = |estimate: &dyn Fn(usize) -> f64| -> f64 {
-                (0..4).map(|n| (estimate(n) - triggered[n]).abs()).sum::<f64>() / all
-            };
-            let before = off(&|n| code.nodes[n].hits());
-            let after = off(&|n| x[n] * code.nodes[n].length());
+            let looped = looped(1..=longest);
+            let Fitted { model, x, .. } = fitted(&looped.code).unwrap();
+            let nodes = &looped.code.nodes;
+            let before = off(&looped, &|n| nodes[n].hits());
+            let after = off(&looped, &|n| x[n] * nodes[n].length());
             assert!(0.1 < before, "{before}");
             assert!(after < bound, "{after} of {longest}: {model:?}");
         }
@@ -319,7 +275,9 @@ mod tests {
 
     #[test]
     fn without_skid_samples_stay() {
-        let (mut code, triggered) = looped(8);
+        let Looped {
+            mut code, triggered, ..
+        } = looped(1..=8);
         for (node, triggered) in code.nodes.iter_mut().zip(&triggered) {
             let each = triggered / node.length();
             node.samples.fill(each);
