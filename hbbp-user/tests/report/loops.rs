@@ -1,7 +1,8 @@
 //! The view of loops: figures of loops that are known, golden files, and what it refuses.
 
 use hbbp_analysis::mix::{Dimension, Filter, Query, Taxonomy, Value as Figure, View};
-use hbbp_model::snapshot::Snapshot;
+use hbbp_model::addr::Va;
+use hbbp_model::snapshot::{ChainCount, IpCount, Snapshot};
 use hbbp_output::report::Format;
 use hbbp_user::cmd::report::{ReportOptions, print};
 use serde_json::Value;
@@ -12,6 +13,25 @@ use super::{by, nested, printed, program, schema};
 /// Loops that are known, in a run with the facts of another profile.
 fn profile() -> Snapshot {
     nested::nested(program::clocked())
+}
+
+/// The same, whose samples of cycles have call chains: those of `called` were called from `main`, whose call ends at 0x25.
+fn called() -> Snapshot {
+    let mut snapshot = profile();
+    let start = snapshot.processes[1].mappings[0].start.0;
+    let chain = |ip: &IpCount| ChainCount {
+        event: ip.event,
+        process: ip.process,
+        ip: ip.ip,
+        frames: [ip.ip].into(),
+        top: Va(if ip.ip.0 < start + 0x20 { start + 0x25 } else { 0 }),
+        hits: ip.hits,
+        weight: ip.weight,
+    };
+    for interval in &mut snapshot.intervals {
+        interval.chains = interval.ips.iter().map(chain).collect();
+    }
+    snapshot
 }
 
 fn options(format: Format) -> ReportOptions {
@@ -67,8 +87,44 @@ fn loops_have_the_executed_rounds() {
     assert!((cpi - 990.0 / 550.0).abs() < 1e-6, "{cpi}");
 }
 
+/// With call chains, loops and functions have time and instructions with what they call, and without.
+#[test]
+fn what_is_called_has_instructions_and_cpi() {
+    let document = document(&called());
+    let found = &document["loops"][0];
+    let of = |it: &Value| {
+        let figures = ["time", "inclusive_time", "amount", "inclusive_amount"];
+        figures.map(|name| it[name]["value"].as_f64().unwrap().round())
+    };
+    // 570 instructions of `called`, 20 of `main`, which calls it in its loop.
+    let functions: Vec<_> = found["functions"].as_array().unwrap().iter().collect();
+    let by_name: Vec<_> = functions
+        .iter()
+        .map(|it| (it["function"].as_str().unwrap(), of(it)))
+        .collect();
+    let main = [10.0, 1000.0, 20.0, 20.0 + 570.0];
+    assert_eq!(
+        by_name,
+        [("main", main), ("called", [990.0, 990.0, 570.0, 570.0])]
+    );
+    let cpi = |it: &Value| it["inclusive_cpi"]["value"].as_f64().unwrap();
+    assert!((cpi(functions[0]) - 1000.0 / 590.0).abs() < 1e-6);
+    let loops = found["loops"].as_array().unwrap();
+    assert_eq!(of(&loops[0])[1..], main[1..]);
+    let [site] = &found["calls"]["sites"].as_array().unwrap()[..] else {
+        panic!()
+    };
+    assert_eq!(
+        [&site["time"], &site["amount"]].map(|it| it["value"].as_f64().unwrap().round()),
+        [990.0, 570.0]
+    );
+}
+
 #[test]
 fn loops_in_text_and_for_spreadsheets() {
+    let called = called();
+    check_text("called-loops.txt", &printed(&called, &options(Format::Text)));
+    check_text("called-loops.csv", &printed(&called, &options(Format::Csv)));
     check_text("nested-loops.txt", &printed(&profile(), &options(Format::Text)));
     check_text("nested-loops.csv", &printed(&profile(), &options(Format::Csv)));
     check_text(

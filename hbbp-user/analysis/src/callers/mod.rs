@@ -101,15 +101,15 @@ impl Callers {
         Some(callers)
     }
 
-    /// The time of what each call called, by the call.
-    pub(crate) fn by_call(&self) -> BTreeMap<At, Amount> {
-        let mut all: BTreeMap<At, Amount> = BTreeMap::new();
+    /// What each call called, summed up by `add`, by the call.
+    pub(crate) fn by_call<T: Default>(&self, add: impl Fn(&mut T, &Charged)) -> BTreeMap<At, T> {
+        let mut all: BTreeMap<At, T> = BTreeMap::new();
         for charged in &self.charged {
             let mut calls = charged.calls.clone();
             calls.sort_unstable();
             calls.dedup();
             for call in calls {
-                *all.entry(call).or_default() += charged.amount;
+                add(all.entry(call).or_default(), charged);
             }
         }
         all

@@ -8,6 +8,8 @@ use super::*;
 use hbbp_code::locate::TextIdx;
 use hbbp_estimate::rule::PAPER;
 use hbbp_model::addr::Va;
+use hbbp_model::snapshot::Period;
+use hbbp_model::snapshot::run::Counter;
 use hbbp_model::snapshot::{
     ChainCount, Event, EventIdx, Interval, IpCount, Mapping, Module, ModuleIdx, ModuleKind, Process,
     ProcessIdx, Snapshot, Symbol, Text,
@@ -73,6 +75,36 @@ pub(crate) fn sampled(chains: &[Sampled<'_>]) -> Snapshot {
     snapshot
 }
 
+/// The same chains, and samples of instructions with a period of ten: offsets, with their samples.
+pub(crate) fn sampled_beside(executed: &[(u64, u64)], chains: &[Sampled<'_>]) -> Snapshot {
+    let mut snapshot = sampled(chains);
+    let runs = executed.iter().map(|(_, hits)| hits).sum();
+    snapshot.run.events.push(Event {
+        unit: EventUnit::Instructions,
+        precise: 2,
+        period: Period::Fixed(10),
+        runs,
+        counters: vec![Counter {
+            count: 10 * runs,
+            enabled: 1,
+            running: 1,
+            ..Counter::default()
+        }],
+        ..Event::default()
+    });
+    let ip = |(offset, hits): &(u64, u64)| IpCount {
+        event: EventIdx(1),
+        process: ProcessIdx(1),
+        ip: Va(USER + offset),
+        exact: true,
+        hits: *hits,
+        weight: 10 * hits,
+    };
+    snapshot.intervals[0].ips.extend(executed.iter().map(ip));
+    snapshot.check().unwrap();
+    snapshot
+}
+
 /// The program, without samples.
 fn program() -> Snapshot {
     let at = |offset: u64| Va(USER + offset);
@@ -113,6 +145,10 @@ fn program() -> Snapshot {
         ..Event::default()
     }];
     snapshot
+}
+
+fn time(sum: &mut Amount, charged: &Charged) {
+    *sum += charged.amount;
 }
 
 /// The offsets of the calls of one chain, innermost first, and how it ended.
@@ -177,7 +213,7 @@ fn recursion_is_charged_once() {
     let callers = Callers::new(&estimated).unwrap();
     let text = estimated.map.text(TextIdx(0)).unwrap();
     let by_call: Vec<(u64, f64, f64)> = callers
-        .by_call()
+        .by_call(time)
         .into_iter()
         .map(|((_, call), amount)| {
             let at = text.addr(text.instruction(call).unwrap());
@@ -204,7 +240,7 @@ proptest! {
             total: Amount::default(),
             ends: Ends::default(),
         };
-        let by_call = callers.by_call();
+        let by_call = callers.by_call(time);
         for call in 0u32..6 {
             let holding = drawn.iter().filter(|(calls, _)| calls.contains(&call));
             let hits: f64 = holding.map(|(_, hits)| f64::from(*hits)).sum();

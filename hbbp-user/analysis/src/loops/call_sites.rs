@@ -1,7 +1,7 @@
-//! Calls, with the time of what they called, according to call chains.
+//! Calls, with time and instructions of what they called, according to call chains.
 
+use super::region::Inclusive;
 use crate::callers::Ends;
-use hbbp_estimate::Figure;
 use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::{EventUnit, ModuleIdx};
 
@@ -33,8 +33,8 @@ pub struct CallSite {
     pub line: Option<String>,
     /// The innermost loop that it lies in, as an index.
     pub within: Option<usize>,
-    /// The time of what it called, or of the loop that it called.
-    pub time: Figure,
+    /// What passed in what it called, or in the loop that it called.
+    pub called: Inclusive,
 }
 
 impl Calls {

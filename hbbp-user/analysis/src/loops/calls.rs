@@ -1,18 +1,18 @@
-//! Inclusive time of loops, and who called them, from call chains ([`crate::callers`]).
+//! Inclusive figures of loops and functions, and who called them, from call chains ([`crate::callers`]).
 //!
-//! A sample is charged once to each loop that its instruction or a call on its chain lies in, so that recursion counts
+//! A sample is charged once to each region that its instruction or a call on its chain lies in, so that recursion counts
 //! once. Samples without a chain, and callers that are not known, are not charged, so inclusive time is a lower bound.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::call_sites::{CallSite, Calls};
+use super::executed::{Below, Executed, Known};
 use super::function::range_at;
 use super::nest::Loops;
-use super::region::Region;
+use super::region::{Inclusive, Region};
 use crate::callers::{At, Callers, Charged};
 use crate::mix::{Estimated, function as function_at};
-use crate::time::Amount;
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_code::locate::TextIdx;
 use hbbp_model::snapshot::Snapshot;
@@ -47,7 +47,7 @@ pub(super) fn unseen(
 }
 
 impl Loops {
-    /// Fills in inclusive times and callers.
+    /// Fills in inclusive figures and callers.
     pub(super) fn charge(&mut self, callers: &Callers, estimated: &Estimated<'_>) {
         let map = &estimated.map;
         let regions: Vec<&Region> = self
@@ -55,10 +55,11 @@ impl Loops {
             .iter()
             .map(|it| &it.region)
             .chain(&self.irreducible)
+            .chain(&self.functions)
             .collect();
-        let sums = Sums::new(callers, map, &regions);
-        let samples = callers.total.hits;
-        let site = |(call, amount): (At, Amount)| -> Option<CallSite> {
+        let executed = Executed::new(map, &self.functions, callers, self.known(callers));
+        let sums = Sums::new(callers, &executed, Regions::new(map, &regions), regions.len());
+        let site = |(call, below): (At, Below)| -> Option<CallSite> {
             let text = map.text(call.0)?;
             let addr = text.addr(text.instruction(call.1)?);
             let module = estimated.snapshot.modules.get(text.module.0 as usize)?;
@@ -69,15 +70,17 @@ impl Loops {
                 function: function_at(module, addr).unwrap_or_else(named),
                 line: None,
                 within: sums.regions.innermost(call, &self.loops),
-                time: amount.figure(samples),
+                called: executed.inclusive(&below, None),
             })
         };
-        let by_time = |all: BTreeMap<At, Amount>, most: usize| -> Vec<CallSite> {
-            let mut all: Vec<(At, Amount)> = all.into_iter().collect();
-            all.sort_by(|(a, x), (b, y)| y.units.total_cmp(&x.units).then(a.cmp(b)));
+        let by_time = |all: BTreeMap<At, Below>, most: usize| -> Vec<CallSite> {
+            let mut all: Vec<(At, Below)> = all.into_iter().collect();
+            all.sort_by(|(a, x), (b, y)| y.time.units.total_cmp(&x.time.units).then(a.cmp(b)));
             all.into_iter().take(most).filter_map(site).collect()
         };
-        let all = callers.by_call();
+        let all = callers.by_call(|below: &mut Below, charged| {
+            below.add(executed.find(charged.spender), charged.amount);
+        });
         let calls = Calls {
             unit: callers.unit,
             total: callers.total.units,
@@ -85,21 +88,40 @@ impl Loops {
             n_sites: all.len(),
             sites: by_time(all, MOST_SITES),
         };
+        let n_loops = self.loops.len();
         let of_loops: Vec<Vec<CallSite>> = sums
             .callers
             .into_iter()
+            .take(n_loops)
             .map(|callers| by_time(callers, MOST_CALLERS))
             .collect();
-        let inclusive = sums.inclusive;
-        for ((it, callers), amount) in self.loops.iter_mut().zip(of_loops).zip(&inclusive) {
-            it.callers = callers;
-            it.region.inclusive = Some(amount.figure(samples));
-        }
-        let irreducible = inclusive.iter().skip(self.loops.len());
-        for (region, amount) in self.irreducible.iter_mut().zip(irreducible) {
-            region.inclusive = Some(amount.figure(samples));
-        }
+        let inclusive: Vec<Inclusive> = regions
+            .iter()
+            .zip(&sums.inclusive)
+            .map(|(region, below)| executed.inclusive(below, Some(region.amount)))
+            .collect();
+        self.set(inclusive, of_loops);
         self.calls = Some(calls);
+    }
+
+    /// What is known next to the time of call chains.
+    fn known(&self, callers: &Callers) -> Known {
+        Known {
+            executions: self.unit.is_some_and(Self::has_executions),
+            same_time: self.time.is_some_and(|(unit, _)| unit == callers.unit),
+        }
+    }
+
+    /// Sets the inclusive figures of all regions, and the callers of loops, in their order.
+    fn set(&mut self, inclusive: Vec<Inclusive>, callers: Vec<Vec<CallSite>>) {
+        for (it, callers) in self.loops.iter_mut().zip(callers) {
+            it.callers = callers;
+        }
+        let regions = self.loops.iter_mut().map(|it| &mut it.region);
+        let regions = regions.chain(&mut self.irreducible).chain(&mut self.functions);
+        for (region, inclusive) in regions.zip(inclusive) {
+            region.inclusive = Some(inclusive);
+        }
     }
 }
 
@@ -139,39 +161,41 @@ impl<'a> Regions<'a> {
     }
 }
 
-/// Inclusive time by region, and who called each.
+/// What each region spent and called, and who called it.
 struct Sums<'a> {
     regions: Regions<'a>,
-    inclusive: Vec<Amount>,
-    callers: Vec<BTreeMap<At, Amount>>,
+    /// Without the functions that a region's own time is of: its instructions are known.
+    inclusive: Vec<Below>,
+    callers: Vec<BTreeMap<At, Below>>,
 }
 
 impl<'a> Sums<'a> {
-    fn new(callers: &Callers, map: &'a BlockMap, regions: &[&Region]) -> Self {
+    fn new(callers: &Callers, executed: &Executed<'_>, regions: Regions<'a>, n_regions: usize) -> Self {
         let mut sums = Self {
-            regions: Regions::new(map, regions),
-            inclusive: vec![Amount::default(); regions.len()],
-            callers: vec![BTreeMap::new(); regions.len()],
+            regions,
+            inclusive: vec![Below::default(); n_regions],
+            callers: vec![BTreeMap::new(); n_regions],
         };
         for charged in &callers.charged {
-            sums.add(charged);
+            sums.add(charged, executed.find(charged.spender));
         }
         sums
     }
 
-    fn add(&mut self, charged: &Charged) {
+    fn add(&mut self, charged: &Charged, function: Option<usize>) {
         // Finds the outermost frame of each region on the chain. The next call entered the region from outside.
         let mut places: BTreeMap<usize, usize> = BTreeMap::new();
         let chain = std::iter::once(&charged.spender).chain(&charged.calls);
         for (place, at) in chain.enumerate() {
             places.extend(self.regions.at(*at).iter().map(|region| (*region, place)));
         }
+        let own = self.regions.at(charged.spender);
         for (region, place) in places {
             if let Some(sum) = self.inclusive.get_mut(region) {
-                *sum += charged.amount;
+                sum.add(function.filter(|_| !own.contains(&region)), charged.amount);
             }
             if let Some((callers, call)) = self.callers.get_mut(region).zip(charged.calls.get(place)) {
-                *callers.entry(*call).or_default() += charged.amount;
+                callers.entry(*call).or_default().add(function, charged.amount);
             }
         }
     }
@@ -181,8 +205,9 @@ impl<'a> Sums<'a> {
 mod tests {
     use super::super::{Loop, loops};
     use super::*;
-    use crate::callers::tests::sampled;
+    use crate::callers::tests::{sampled, sampled_beside};
     use hbbp_estimate::rule::PAPER;
+    use proptest::prelude::*;
 
     #[test]
     fn a_loop_is_charged_with_what_it_calls_once() {
@@ -203,10 +228,10 @@ mod tests {
             panic!("{found:#?}")
         };
         assert_eq!((main.region.function.as_str(), main.callers.len()), ("main", 0));
-        assert_eq!(main.region.inclusive.unwrap().value, 60.0);
+        assert_eq!(main.region.inclusive.unwrap().time.value, 60.0);
         let in_main = calls.sites.iter().find(|site| site.function == "main").unwrap();
         assert_eq!(
-            (in_main.addr.0, in_main.within, in_main.time.value),
+            (in_main.addr.0, in_main.within, in_main.called.time.value),
             (4, Some(0), 60.0)
         );
     }
@@ -216,8 +241,111 @@ mod tests {
         let snapshot = sampled(&[(0x14, 0, &[0x9], 2)]);
         let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
         let found = loops(&estimated);
-        let inclusive = |it: &Loop| it.region.inclusive.map(|time| time.value);
+        let inclusive = |it: &Loop| it.region.inclusive.map(|inclusive| inclusive.time.value);
         let all: Vec<_> = found.loops.iter().map(inclusive).collect();
         assert_eq!(all, [Some(20.0)]);
+    }
+
+    /// What each function of the program executed: samples at its instructions, ten instructions each.
+    const EXECUTED: [(u64, u64); 9] = [
+        (0x4, 10),
+        (0x9, 10),
+        (0x14, 40),
+        (0x19, 20),
+        (0x1f, 20),
+        (0x20, 80),
+        (0x21, 80),
+        (0x22, 80),
+        (0x2e, 30),
+    ];
+
+    /// The value of instructions, rounded.
+    fn instructions(of: &Inclusive) -> f64 {
+        of.instructions.unwrap().value.round()
+    }
+
+    fn inclusive(loops: &Loops, function: &str) -> f64 {
+        let mut found = loops.functions.iter().filter(|it| it.function == function);
+        instructions(&found.next().unwrap().inclusive.unwrap())
+    }
+
+    #[test]
+    fn instructions_of_callees_belong_to_calls_as_their_time_does() {
+        // A quarter of the time of `leaf` is below `f`, of that the half in a recursion, and the rest below `bare`.
+        let snapshot = sampled_beside(
+            &EXECUTED,
+            &[
+                (0x21, 0x19, &[0x1e, 0x9], 100),
+                (0x21, 0x19, &[0x9], 100),
+                (0x21, 0x2e, &[], 600),
+                (0x14, 0, &[0x9], 200),
+            ],
+        );
+        let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
+        let found = loops(&estimated);
+        let calls = found.calls.as_ref().unwrap();
+        let call = |addr: u64| {
+            let mut sites = calls.sites.iter().filter(|site| site.addr.0 == addr);
+            instructions(&sites.next().unwrap().called)
+        };
+        // 2,400 instructions of `leaf`, 800 of `f`, 200 of `main`, 300 of `bare`.
+        assert_eq!((call(0x14), call(0x29), call(0x19)), (600.0, 1800.0, 300.0));
+        assert_eq!(call(0x4), 600.0 + 800.0);
+        assert_eq!(inclusive(&found, "leaf"), 2400.0);
+        assert_eq!(inclusive(&found, "f"), 1400.0);
+        assert_eq!(inclusive(&found, "bare"), 300.0 + 1800.0);
+        assert_eq!(inclusive(&found, "main"), 200.0 + 1400.0);
+        let [main] = found.loops.as_slice() else {
+            panic!("{found:#?}")
+        };
+        // `main` is entered once, outside of its loop.
+        let own = main.region.amount.value;
+        let all = main.region.inclusive.unwrap();
+        assert_eq!(instructions(&all), (own + 1400.0).round());
+        let cpi = all.cpi.unwrap();
+        assert!((cpi.value - 4000.0 / (own + 1400.0)).abs() < 1e-9, "{cpi:?}");
+    }
+
+    #[test]
+    fn samples_of_time_alone_have_no_instructions() {
+        let snapshot = sampled(&[(0x21, 0x19, &[0x9], 4)]);
+        let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
+        let found = loops(&estimated);
+        let all = found.functions.iter().map(|it| it.inclusive.unwrap());
+        assert!(
+            all.clone().count() == 3
+                && all
+                    .clone()
+                    .all(|it| it.instructions.is_none() && it.cpi.is_none())
+        );
+    }
+
+    proptest! {
+        /// Whatever the chains: what the calls of a function called is at most what that executed, and a function has all of its own
+        /// instructions, and no more than there are.
+        #[test]
+        fn callees_are_never_charged_with_more_than_they_executed(hits in prop::collection::vec(1_u64..50, 5)) {
+            let snapshot = sampled_beside(
+                &EXECUTED,
+                &[
+                    (0x21, 0x19, &[0x1e, 0x1e, 0x9], hits[0]),
+                    (0x20, 0x19, &[0x9], hits[1]),
+                    (0x22, 0x2e, &[], hits[2]),
+                    (0x14, 0, &[0x9], hits[3]),
+                    (0x2e, 0, &[0x9], hits[4]),
+                ],
+            );
+            let estimated = Estimated::new(&snapshot, &PAPER.parse().unwrap());
+            let found = loops(&estimated);
+            let sites = &found.calls.as_ref().unwrap().sites;
+            let into_leaf = sites.iter().filter(|site| [0x14, 0x29].contains(&site.addr.0));
+            let into_leaf: f64 = into_leaf.map(|site| site.called.instructions.unwrap().value).sum();
+            prop_assert!((into_leaf - 2400.0).abs() < 1e-6, "{into_leaf}");
+            for it in &found.functions {
+                let all = it.inclusive.unwrap().instructions.unwrap();
+                prop_assert!(it.amount.value <= all.value + 1e-6 && all.value <= found.total + 1e-6);
+                prop_assert!(it.amount.std_error <= all.std_error + 1e-6);
+            }
+        }
     }
 }

@@ -32,7 +32,6 @@ use crate::touched::TouchedSums;
 use hbbp_code::blocks::{BlockId, BlockMap};
 use hbbp_estimate::{BlockCount, BlockCounts, Figure, Method, Passed, Sum};
 use hbbp_model::addr::ImageAddr;
-use hbbp_model::snapshot::ModuleIdx;
 
 /// How often control went through a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,14 +147,6 @@ fn missing(bias: f64) -> f64 {
 }
 
 impl Function<'_> {
-    /// The module, and the first address.
-    pub(super) fn place(&self) -> Option<(ModuleIdx, ImageAddr)> {
-        let first = self
-            .blocks()
-            .instruction(self.blocks().block(self.start()).start)?;
-        Some((self.blocks().module, self.blocks().addr(first)))
-    }
-
     /// Address of the first instruction of a node.
     pub(super) fn first_of(&self, node: usize) -> ImageAddr {
         self.address(node, |range| Some(range.start))

@@ -7,13 +7,14 @@
 //!
 //! Loops are found as OptiWISE does (Guo et al., CGO 2024, section IV), on estimated executions instead of counted
 //! ones, and in the kernel as in user code. What a loop executes is what its own blocks do, with those of inner loops
-//! and without the functions that it calls. Where call chains were sampled, the time of what it calls is known as well
-//! (`calls`). Every text version of a function that was patched has loops of its own.
+//! and without the functions that it calls. Where call chains were sampled, time and instructions of what it calls are known
+//! as well (`calls`), and those of functions. Every text version of a function that was patched has loops of its own.
 
 mod call_sites;
 mod calls;
 mod dominators;
 mod edges;
+mod executed;
 mod figures;
 mod function;
 mod graph;
@@ -24,18 +25,18 @@ mod region;
 use std::ops::Range;
 
 use crate::callers::Callers;
-use crate::mix::{Estimated, function as function_at};
+use crate::mix::Estimated;
 pub use call_sites::{CallSite, Calls};
 use figures::{AtBlocks, Instructions};
 pub use figures::{Entered, Rounds};
 use function::{Function, Nodes, range_at};
 use hbbp_code::locate::TextIdx;
-use hbbp_estimate::{BlockCount, Figure, Flows};
-use hbbp_model::addr::{ImageAddr, Ring};
+use hbbp_estimate::{BlockCount, Flows};
+use hbbp_model::addr::ImageAddr;
 use hbbp_model::snapshot::Snapshot;
 use natural::{Found, MOST_STEPS, NaturalLoop, levels, natural_loops};
 pub use nest::{Loop, Loops};
-pub use region::Region;
+pub use region::{Inclusive, Region};
 
 /// The loops of a run.
 pub fn loops(estimated: &Estimated<'_>) -> Loops {
@@ -59,6 +60,15 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
         let (ran, others) = rest.split_at(rest.partition_point(inside).max(1));
         if callers.is_some() {
             seen.push((first.block.text, range.clone()));
+            let all = Region::new(
+                snapshot,
+                first.block.text,
+                text,
+                range.start,
+                range.clone().collect(),
+                ran,
+            );
+            found.functions.extend(all);
         }
         found.add_function(estimated, &flows, first.block.text, range, ran, &mut steps);
         rest = others;
@@ -68,6 +78,10 @@ pub fn loops(estimated: &Estimated<'_>) -> Loops {
         .iter()
         .flat_map(|callers| calls::unseen(callers, snapshot, map, &seen))
     {
+        let blocks = map.text(text);
+        let all =
+            blocks.and_then(|of| Region::new(snapshot, text, of, range.start, range.clone().collect(), &[]));
+        found.functions.extend(all);
         found.add_function(estimated, &flows, text, range, &[], &mut steps);
     }
     found.unit = Some(counts.assignment.unit);
@@ -138,6 +152,7 @@ impl Loops {
         let regions = self.loops.iter_mut().map(|it| &mut it.region);
         amounts.fill(&mut regions.collect::<Vec<_>>());
         amounts.fill(&mut self.irreducible.iter_mut().collect::<Vec<_>>());
+        amounts.fill(&mut self.functions.iter_mut().collect::<Vec<_>>());
         self.total = counts
             .blocks
             .iter()
@@ -147,41 +162,33 @@ impl Loops {
             self.time = Some((time.unit, time.total()));
             let at_blocks = AtBlocks::new(&estimated.map, time);
             let regions = self.loops.iter_mut().map(|it| &mut it.region);
-            for region in regions.chain(&mut self.irreducible) {
+            for region in regions.chain(&mut self.irreducible).chain(&mut self.functions) {
                 region.time = Some(at_blocks.of(region));
             }
         }
         if let Some(callers) = callers {
             self.charge(callers, estimated);
         }
-        self.irreducible.retain(|region| 0.0 < region.weight());
-        self.irreducible.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+        for regions in [&mut self.irreducible, &mut self.functions] {
+            regions.retain(|region| 0.0 < region.weight());
+            regions.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+        }
         self.sort();
     }
 }
 
 impl Function<'_> {
-    /// These nodes as a part of the function, its amount still to be filled in; `ran` are the blocks of the function that did.
+    /// These nodes as a part of the function, its figures still to be filled in; `ran` are the blocks of the function that did.
     fn region(&self, snapshot: &Snapshot, ran: &[BlockCount], nodes: &[usize]) -> Option<Region> {
         let blocks = nodes.iter().filter_map(|node| self.nodes.get(*node).copied());
-        let (idx, start) = self.place()?;
-        let module = snapshot.modules.get(idx.0 as usize)?;
-        let named = || format!("{}+{start}", module.name);
-        Some(Region {
-            module: idx,
-            ring: match ran.first() {
-                Some(block) => block.ring,
-                None if module.kind.is_kernel() => Ring::Kernel,
-                None => Ring::User,
-            },
-            function: function_at(module, start).unwrap_or_else(named),
-            text: self.text,
-            blocks: blocks.collect(),
-            amount: Figure::default(),
-            time: None,
-            inclusive: None,
-            lines: None,
-        })
+        Region::new(
+            snapshot,
+            self.text,
+            self.blocks(),
+            self.start(),
+            blocks.collect(),
+            ran,
+        )
     }
 
     /// Where a loop begins, and the branch back to there.

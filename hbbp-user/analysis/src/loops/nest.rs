@@ -17,6 +17,8 @@ pub struct Loops {
     pub loops: Vec<Loop>,
     /// Regions that go round and are entered at several blocks: no loops, in the same order.
     pub irreducible: Vec<Region>,
+    /// Where call chains were sampled: all functions, by falling inclusive time.
+    pub functions: Vec<Region>,
     /// Loops that were not walked, because loops are nested so deeply that it would take too long.
     pub left_out: u64,
     /// What all code executed, in the unit of the estimate.
@@ -44,7 +46,7 @@ pub struct Loop {
     pub parent: Option<usize>,
     /// How often it was followed; `None` if branch stacks do not show it.
     pub rounds: Option<Rounds>,
-    /// The calls that led into it, with its inclusive time for each, falling; none if no call chains were sampled.
+    /// The calls that led into it, with its inclusive figures for each, by falling time; none if no call chains were sampled.
     pub callers: Vec<CallSite>,
 }
 

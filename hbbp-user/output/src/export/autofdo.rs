@@ -32,7 +32,7 @@ pub struct FunctionSamples {
     /// Entries by branches.
     pub head: u64,
     /// Executions by line.
-    pub body: BTreeMap<LineKey, LineSamples>,
+    pub(crate) body: BTreeMap<LineKey, LineSamples>,
     /// Inlined copies by the line of the call and by name.
     pub inlined: BTreeMap<(LineKey, NameIdx), Self>,
 }
@@ -50,7 +50,7 @@ impl FunctionSamples {
 
 /// What was counted in a line.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LineSamples {
+pub(crate) struct LineSamples {
     /// Executions.
     pub count: u64,
     /// Calls by the callee's name.

@@ -1,79 +1,27 @@
 //! The loops of a profile: what OptiWISE's table of loops shows, with standard errors. As text here.
 
 mod calls;
+mod columns;
 mod csv;
+mod functions;
 mod json;
 mod run_loops;
 
 use std::io;
 
 use super::named::shown_names;
-use super::number::{percent, scaled, several};
+use super::number::several;
 use super::page::Page;
-use super::pivot_table::per;
 use super::table::{Line, Table};
+use columns::{Column, LEFT_OUT};
 use hbbp_analysis::loops::{Loop, Loops, Region};
-use hbbp_estimate::{Figure, Unit};
+use hbbp_estimate::Unit;
 use hbbp_model::advice::{Advice, Wording};
 use hbbp_model::names::{Demangle, file_name};
 use hbbp_model::printable::harmless;
 pub(super) use json::LoopsJson;
 pub(super) use run_loops::RunLoops;
-use run_loops::{entered, place, share};
-
-/// Columns of numbers in text: a title, and the lines below it.
-type Column = (&'static str, fn(&RunLoops<'_>, &Loop) -> String);
-
-const SHARE: Column = ("%", |run, it| {
-    percent(share(it.region.amount.value, run.loops.total))
-});
-const TIME: Column = ("time %", |run, it| {
-    let part = it.region.time.zip(run.loops.time);
-    part.map_or_else(String::new, |(part, (_, all))| percent(share(part.value, all)))
-});
-const INCLUSIVE: Column = ("incl %", |run, it| {
-    let part = it.region.inclusive.zip(run.loops.calls.as_ref());
-    part.map_or_else(String::new, |(part, calls)| {
-        percent(share(part.value, calls.total))
-    })
-});
-const CPI: Column = ("CPI", |_, it| {
-    it.region
-        .cpi()
-        .map_or_else(|| "?".to_owned(), |cpi| per(cpi.value, Some(cpi.std_error)))
-});
-const ROUNDS: [Column; 4] = [
-    ("iterations", |_, it| {
-        known(it.rounds.map(|rounds| scaled(rounds.iterations.value, 4)))
-    }),
-    ("invocations", |_, it| {
-        known(entered(it).map(|entered| scaled(entered.invocations.value, 4)))
-    }),
-    ("trips", |_, it| {
-        let at_least = it.rounds.and_then(|rounds| rounds.trips_at_least);
-        let at_least = at_least.map(|trips| format!(">{}", scaled(trips, 2)));
-        known(match entered(it) {
-            Some(entered) => trips(entered.trips),
-            None => at_least,
-        })
-    }),
-    ("instr/iter", |_, it| {
-        let length = it
-            .rounds
-            .and_then(|rounds| it.region.amount.over(rounds.iterations));
-        known(length.map(|length| format!("{:.1}", length.value)))
-    }),
-];
-
-/// A trip count with its error; `None` if the error leaves nothing of it. Hundredths of hundreds are not significant.
-fn trips(Figure { value, std_error }: Figure) -> Option<String> {
-    /// For figures so uncertain that not even the first digit is known.
-    const MEANINGLESS: f64 = 0.5;
-    const MANY: f64 = 100.0;
-
-    let decimals = if value < MANY { 2 } else { 0 };
-    (std_error < MEANINGLESS * value).then(|| format!("{value:.decimals$} ±{std_error:.decimals$}"))
-}
+use run_loops::place;
 
 /// Irreducible regions that text names.
 const MOST_REGIONS: usize = 5;
@@ -91,21 +39,6 @@ impl<'a> RunLoops<'a> {
         module.map_or("", |module| &module.name)
     }
 
-    fn columns(&self) -> Vec<Column> {
-        let mut columns = Vec::new();
-        if self.loops.calls.is_some() {
-            columns.push(INCLUSIVE);
-        }
-        if self.loops.time.is_some() {
-            columns.extend([TIME, CPI]);
-        }
-        columns.push(SHARE);
-        if self.loops.unit.is_some_and(Loops::has_executions) {
-            columns.extend(ROUNDS);
-        }
-        columns
-    }
-
     /// Writes the table, under a sentence on what its figures are.
     pub(super) fn text(&self, wording: Wording, page: &mut Page<'_>) -> io::Result<()> {
         page.line("")?;
@@ -117,13 +50,15 @@ impl<'a> RunLoops<'a> {
             let greatest = shares.iter().copied().fold(0.0, f64::max);
             page.table(&self.fitting(page), |row| Some(shares.get(row)? / greatest))?;
         }
+        self.functions(page)?;
         self.calls(page)?;
         let notes = self.notes(wording, page.look.demangle);
         notes.iter().try_for_each(|note| page.entry("  - ", note))
     }
 
     fn weight(&self, region: &Region) -> f64 {
-        region.inclusive.or(region.time).unwrap_or(region.amount).value
+        let inclusive = region.inclusive.map(|inclusive| inclusive.time);
+        inclusive.or(region.time).unwrap_or(region.amount).value
     }
 
     fn title(&self) -> String {
@@ -138,7 +73,7 @@ impl<'a> RunLoops<'a> {
             None => "",
         };
         let inclusive = match self.loops.calls {
-            Some(_) => "; incl: time with what they call, by call chains",
+            Some(_) => "; incl: time, and instructions, with what they call, by call chains",
             None => "",
         };
         format!("Loops, {amounts}{time}{inclusive}")
@@ -146,19 +81,20 @@ impl<'a> RunLoops<'a> {
 
     /// The table with as many columns as fit on the page.
     fn fitting(&self, page: &Page<'_>) -> Table {
-        let mut columns = self.columns();
-        let mut table = self.table(page, &columns);
-        for left_out in ["instr/iter", "invocations"] {
+        let (mut of_regions, mut of_rounds) = (self.of_regions(), self.of_rounds().to_vec());
+        let mut table = self.table(page, &of_regions, &of_rounds);
+        for left_out in LEFT_OUT {
             if table.fits(page.look.width) {
                 break;
             }
-            columns.retain(|(title, _)| *title != left_out);
-            table = self.table(page, &columns);
+            of_regions.retain(|(title, _)| *title != left_out);
+            of_rounds.retain(|(title, _)| *title != left_out);
+            table = self.table(page, &of_regions, &of_rounds);
         }
         table
     }
 
-    fn table(&self, page: &Page<'_>, columns: &[Column]) -> Table {
+    fn table(&self, page: &Page<'_>, of_regions: &[Column<Region>], of_rounds: &[Column<Loop>]) -> Table {
         let shown = self.shown();
         let key = |it: &Loop| [self.module(&it.region).to_owned(), it.region.function.clone()];
         let keys: Vec<[String; 2]> = shown.iter().map(key).collect();
@@ -168,21 +104,26 @@ impl<'a> RunLoops<'a> {
             names.push(place(it));
         }
         let row = |(it, names): (&Loop, Vec<String>)| {
-            Line::Row(names, columns.iter().map(|(_, text)| text(self, it)).collect())
+            let of_region = of_regions.iter().map(|(_, text)| text(self, &it.region));
+            let of_rounds = of_rounds.iter().map(|(_, text)| text(self, it));
+            Line::Row(names, of_region.chain(of_rounds).collect())
         };
+        let titles = of_regions.iter().map(|(title, _)| *title);
+        let titles = titles.chain(of_rounds.iter().map(|(title, _)| *title));
+        let numbers: Vec<String> = titles.map(str::to_owned).collect();
         let left = self.loops.loops.len() - shown.len();
         let more = (0 < left).then(|| {
             let title = format!("({})", several(left as u64, "more loop"));
             let blanks = |n| std::iter::repeat_n(String::new(), n);
             Line::Row(
                 std::iter::once(title).chain(blanks(2)).collect(),
-                blanks(columns.len()).collect(),
+                blanks(numbers.len()).collect(),
             )
         });
         Table {
             names: ["module", "function", "loop"].map(str::to_owned).to_vec(),
-            numbers: columns.iter().map(|(title, _)| (*title).to_owned()).collect(),
             lines: shown.iter().zip(names).map(row).chain(more).collect(),
+            numbers,
         }
     }
 
@@ -229,22 +170,5 @@ impl<'a> RunLoops<'a> {
             ));
         }
         notes
-    }
-}
-
-fn known(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "?".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trip_counts_without_a_known_digit_are_omitted() {
-        let trips = |value, std_error| trips(Figure { value, std_error });
-        assert_eq!(trips(3.25, 0.017).as_deref(), Some("3.25 ±0.02"));
-        assert_eq!(trips(10_123.44, 48.65).as_deref(), Some("10123 ±49"));
-        assert_eq!(trips(10_123.44, 10_148.65), None);
     }
 }

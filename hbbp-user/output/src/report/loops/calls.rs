@@ -30,12 +30,12 @@ impl RunLoops<'_> {
             )?;
         }
         for it in called {
-            let all = it.region.inclusive.map_or(0.0, |time| time.value);
+            let all = it.region.inclusive.map_or(0.0, |all| all.time.value);
             let named: Vec<String> = it
                 .callers
                 .iter()
                 .map(|site| {
-                    let part = percent(share(site.time.value, all));
+                    let part = percent(share(site.called.time.value, all));
                     format!("{part} {}", self.site(site, page.look.demangle))
                 })
                 .collect();
@@ -44,9 +44,17 @@ impl RunLoops<'_> {
             page.entry("  ", &format!("{label} <- {}", named.join(", ")))?;
         }
         page.line("")?;
+        let has_instructions = calls.sites.iter().any(|site| site.called.instructions.is_some());
+        let instructions = if has_instructions {
+            "; instr: of executed instructions"
+        } else {
+            ""
+        };
         page.entry(
             "",
-            "Calls by the time of what they called, recursion once; % of all time with a call chain",
+            &format!(
+                "Calls by the time of what they called, recursion once; % of all time with a call chain{instructions}"
+            ),
         )?;
         page.table(&self.sites(calls, page.look.demangle), |_| None)?;
         let notes = notes(calls);
@@ -60,19 +68,28 @@ impl RunLoops<'_> {
                 self.site(site, demangle),
                 within.map_or_else(String::new, |it| place(it).trim_start_matches('›').to_owned()),
             ];
-            Line::Row(names, vec![percent(share(site.time.value, calls.total))])
+            let time = percent(share(site.called.time.value, calls.total));
+            let instructions = site
+                .called
+                .instructions
+                .map(|part| percent(share(part.value, self.loops.total)));
+            Line::Row(names, std::iter::once(time).chain(instructions).collect())
+        };
+        let numbers = match calls.sites.iter().any(|site| site.called.instructions.is_some()) {
+            true => vec!["%".to_owned(), "instr %".to_owned()],
+            false => vec!["%".to_owned()],
         };
         let shown = self.top.unwrap_or(MOST_SITES).min(MOST_SITES);
         let lines: Vec<Line> = calls.sites.iter().take(shown).map(row).collect();
         let left = calls.n_sites.saturating_sub(lines.len());
         let more = (0 < left).then(|| {
             let title = format!("({})", several(left as u64, "more call"));
-            Line::Row(vec![title, String::new()], vec![String::new()])
+            Line::Row(vec![title, String::new()], vec![String::new(); numbers.len()])
         });
         Table {
             names: ["call", "in loop"].map(str::to_owned).to_vec(),
-            numbers: vec!["%".to_owned()],
             lines: lines.into_iter().chain(more).collect(),
+            numbers,
         }
     }
 

@@ -9,7 +9,7 @@ use hbbp_estimate::Figure;
 use hbbp_model::printable::csv_name;
 
 /// The first line.
-const TITLES: [&str; 26] = [
+const TITLES: [&str; 30] = [
     "module",
     "function",
     "ring",
@@ -34,6 +34,10 @@ const TITLES: [&str; 26] = [
     "inclusive_time",
     "inclusive_time_std_error",
     "inclusive_share",
+    "inclusive_amount",
+    "inclusive_amount_std_error",
+    "inclusive_cpi",
+    "inclusive_cpi_std_error",
     "unit",
     "time_unit",
 ];
@@ -74,13 +78,17 @@ impl RunLoops<'_> {
                 time_error,
                 time_share.unwrap_or_default(),
             ];
-            let inclusive = both(region.inclusive);
+            let inclusive = region.inclusive;
             let all = self.loops.calls.as_ref().map(|calls| calls.total);
-            let inclusive_share = region.inclusive.zip(all);
-            let inclusive_share = inclusive_share.map(|(part, all)| share(part.value, all).to_string());
+            let inclusive_share = inclusive.zip(all);
+            let inclusive_share = inclusive_share.map(|(part, all)| share(part.time.value, all).to_string());
+            let instructions = both(inclusive.and_then(|inclusive| inclusive.instructions));
+            let inclusive_cpi = both(inclusive.and_then(|inclusive| inclusive.cpi));
+            let inclusive = both(inclusive.map(|inclusive| inclusive.time));
             let unit = self.loops.unit.map_or("", Unit::id);
             let time_unit = self.loops.time.map_or("", |(unit, _)| unit_id(unit));
             let last = inclusive.into_iter().chain([inclusive_share.unwrap_or_default()]);
+            let last = last.chain(instructions).chain(inclusive_cpi);
             let last = last.chain([unit, time_unit].map(str::to_owned));
             lines.write_record(
                 first

@@ -22,6 +22,9 @@ pub(in crate::report) struct LoopsJson<'a> {
     /// Those within `--top`.
     loops: Vec<LoopJson<'a>>,
     n_loops: usize,
+    /// Functions, by falling time with what they call; none if no call chains were sampled.
+    functions: Vec<RegionJson<'a>>,
+    n_functions: usize,
     irreducible: Vec<RegionJson<'a>>,
     n_irreducible: usize,
     left_out: u64,
@@ -44,7 +47,7 @@ struct LoopJson<'a> {
     trips: Option<FigureJson>,
     /// Where no stack shows the loop being entered.
     trips_at_least: Option<f64>,
-    /// The calls that led into it, with its inclusive time for each.
+    /// The calls that led into it, with its inclusive figures for each.
     callers: Vec<CallJson<'a>>,
 }
 
@@ -73,6 +76,8 @@ struct CallJson<'a> {
     /// The innermost loop that it lies in, as an index.
     r#loop: Option<usize>,
     time: FigureJson,
+    /// Executed instructions; null where these are not counted.
+    amount: Option<FigureJson>,
 }
 
 #[derive(Serialize)]
@@ -87,8 +92,12 @@ struct RegionJson<'a> {
     time: Option<FigureJson>,
     /// Time with what it called; null if no call chains were sampled.
     inclusive_time: Option<FigureJson>,
+    /// Executed instructions with those of what it called; null without executions or call chains.
+    inclusive_amount: Option<FigureJson>,
     /// Time for each instruction; null if executions are too few to divide by.
     cpi: Option<FigureJson>,
+    /// The same with what it called.
+    inclusive_cpi: Option<FigureJson>,
 }
 
 #[derive(Serialize)]
@@ -120,7 +129,8 @@ impl<'a> RunLoops<'a> {
             trips_at_least: it.rounds.and_then(|rounds| rounds.trips_at_least),
             callers: it.callers.iter().map(|site| self.call_json(site)).collect(),
         });
-        let irreducible = self.loops.irreducible.iter();
+        let shown = self.top.unwrap_or(usize::MAX);
+        let regions = |all: &'a [Region]| all.iter().take(shown).map(|region| self.region(region)).collect();
         LoopsJson {
             unit: self.loops.unit.map(Unit::id),
             time_unit: self.loops.time.map(|(unit, _)| unit_id(unit)),
@@ -129,10 +139,9 @@ impl<'a> RunLoops<'a> {
             calls: self.loops.calls.as_ref().map(|calls| self.calls_json(calls)),
             loops: loops.collect(),
             n_loops: self.loops.loops.len(),
-            irreducible: irreducible
-                .take(self.top.unwrap_or(usize::MAX))
-                .map(|region| self.region(region))
-                .collect(),
+            functions: regions(&self.loops.functions),
+            n_functions: self.loops.functions.len(),
+            irreducible: regions(&self.loops.irreducible),
             n_irreducible: self.loops.irreducible.len(),
             left_out: self.loops.left_out,
         }
@@ -163,11 +172,13 @@ impl<'a> RunLoops<'a> {
             address: site.addr.0,
             line: site.line.as_deref(),
             r#loop: site.within.filter(is_shown),
-            time: site.time.into(),
+            time: site.called.time.into(),
+            amount: site.called.instructions.map(Into::into),
         }
     }
 
     fn region(&self, region: &'a Region) -> RegionJson<'a> {
+        let inclusive = region.inclusive;
         RegionJson {
             module: self.module(region),
             function: &region.function,
@@ -176,8 +187,10 @@ impl<'a> RunLoops<'a> {
             n_blocks: region.blocks.len(),
             amount: region.amount.into(),
             time: region.time.map(Into::into),
-            inclusive_time: region.inclusive.map(Into::into),
+            inclusive_time: inclusive.map(|inclusive| inclusive.time.into()),
+            inclusive_amount: inclusive.and_then(|it| it.instructions).map(Into::into),
             cpi: region.cpi().map(Into::into),
+            inclusive_cpi: inclusive.and_then(|it| it.cpi).map(Into::into),
         }
     }
 }
