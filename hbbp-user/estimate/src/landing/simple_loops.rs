@@ -213,8 +213,7 @@ fn compared(looped: &Looped, skid: f64) -> (f64, f64) {
 }
 
 /// Both are near what happened, where samples as they landed are far off. Neither is always the better one: given the skid and the
-/// cycles of each instruction, the paper has one unknown left. Given the skid of another processor, it is worse than samples as they
-/// landed.
+/// cycles of each instruction, the paper has one unknown left. Given another skid, it can be worse than samples as they landed.
 #[test]
 fn papers_own_estimator_is_near_where_the_skid_is_known() {
     println!("skid       given  landed   paper    ours");
