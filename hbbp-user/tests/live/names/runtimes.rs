@@ -114,7 +114,8 @@ fn code_of_java_has_its_names() {
     }
     let folder = folder_with("Hot.java", JAVA);
     tool("javac", folder.path(), &["Hot.java"]);
-    let script = "cd $0 && { java -cp . Hot & for n in 1 2; do sleep 4; jcmd $! Compiler.perfmap >&2; done; wait; }";
+    let script =
+        "cd $0 && { java -cp . Hot & for n in 1 2; do sleep 4; jcmd $! Compiler.perfmap >&2; done; wait; }";
     let command: [&OsStr; 4] = [
         "sh".as_ref(),
         "-c".as_ref(),
