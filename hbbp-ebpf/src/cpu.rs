@@ -24,7 +24,7 @@ pub struct Cpu {
     /// events run there. CPUs that never come online need no memory so.
     pub place: u64,
     /// The interval that kernel code is counted in. User space begins another when kernel text was patched: the counts before and
-    /// after are separate then without a drain. It is an `u32`, of all CPUs the same but for the moment in which it is written.
+    /// after are separate then without a drain. All CPUs have the same one, but for the moment in which it is written.
     pub interval: u64,
     /// A bit for each process whose counts carry the [moment](crate::key::MOMENT), by its thread group id modulo 64. User space
     /// writes it.

@@ -1,5 +1,5 @@
-//! Files by build id from the servers that `DEBUGINFOD_URLS` names, by elfutils' client (debuginfod-find(1)): it has the HTTP and
-//! TLS that a program which runs as root should not, and a cache that forgets what was not used for a week.
+//! Files by build id from the servers that `DEBUGINFOD_URLS` names, by elfutils' client (debuginfod-find(1)). A program which runs as
+//! root should have neither HTTP nor TLS. The client's cache forgets what was not used for a week.
 //!
 //! Only finished profiles and recordings ask for files: a measurement waits for no server.
 

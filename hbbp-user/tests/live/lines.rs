@@ -115,6 +115,7 @@ fn lines_come_from_a_server_where_the_user_names_one() {
         let mut report = super::program(&["report", &profile, "--by", "line", "--format", "json"]);
         report
             .env("DEBUGINFOD_URLS", url)
+            .env("no_proxy", "127.0.0.1")
             .env("DEBUGINFOD_CACHE_PATH", path("cache"));
         report.envs(sudo.map(|user| ("SUDO_UID", user)));
         let output = report.output().unwrap();

@@ -242,6 +242,7 @@ fn files_of_a_recording_come_from_a_server() {
             profile.to_str().unwrap(),
         ])
         .env("DEBUGINFOD_URLS", url)
+        .env("no_proxy", "127.0.0.1")
         .env("DEBUGINFOD_CACHE_PATH", folder.path().join("cache"))
         // perf keeps a copy of what it recorded.
         .env("HOME", folder.path())

@@ -173,8 +173,8 @@ fn of_addresses(event: &Event) -> Result<Sampling, Unserved> {
     }
 }
 
-/// Whether an event is INST_RETIRED.PREC_DIST (Intel SDM volume 3, "Precise Distribution of Instructions Retired"): by its name, or by
-/// level 3, which the kernel grants to nothing else (`pebs_prec_dist` in arch/x86/events/intel/core.c).
+/// Whether an event is INST_RETIRED.PREC_DIST (Intel SDM volume 3, "Precise Distribution of Instructions Retired"). Its name says so,
+/// or level 3, which the kernel grants to nothing else (`pebs_prec_dist` in arch/x86/events/intel/core.c).
 fn is_distributed(event: &Event) -> bool {
     3 <= event.precise || event.name.to_ascii_lowercase().contains("prec_dist")
 }

@@ -321,7 +321,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the chains: what the calls of a function called is at most what that executed, and a function has all of its own
+        /// Whatever the chains, what the calls of a function called is at most what that executed. A function has all of its own
         /// instructions, and no more than there are.
         #[test]
         fn callees_are_never_charged_with_more_than_they_executed(hits in prop::collection::vec(1_u64..50, 5)) {

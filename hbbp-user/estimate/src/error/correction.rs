@@ -31,8 +31,8 @@ const OF_LATE: f64 = 0.5;
 const OF_SAMPLES: f64 = 0.1;
 
 /// The relative standard error of executions whose scale is the time that a model of a core gives to bursts. Shares of blocks of
-/// seven programs were off by 15 % of themselves in the mean (kernel-tests/experiments/bursts.py: a distance of 7.6 %, half the sum
-/// of all differences), which is 0.8 standard errors of a normal distribution.
+/// seven programs were off by 15 % of themselves in the mean: a distance of 7.6 % is half the sum of all differences
+/// (kernel-tests/experiments/bursts.py). That is 0.8 standard errors of a normal distribution.
 const OF_MODEL: f64 = 0.19;
 
 /// What corrections added to a count, negative where they took away: executions of a block, or instructions of a sum.

@@ -23,8 +23,8 @@ pub(super) struct Looped {
 /// Instructions between two samples.
 pub(super) const PERIOD: u64 = 11;
 
-/// Runs a loop on a processor whose loads take four cycles and whose divisions take twenty-five, and samples it with a skid of
-/// this many cycles: from block 0 on to 1, or in every third round to 2, then to 3 and round.
+/// Runs a loop on a processor whose loads take four cycles and whose divisions take twenty-five. It is sampled with a skid of this
+/// many cycles. From block 0 it goes to 1, or in every third round to 2, then to 3 and round.
 pub(super) fn looped(skid: std::ops::RangeInclusive<u64>) -> Looped {
     const TIMES: u64 = 60_000;
     let mut code = tests::code(&[

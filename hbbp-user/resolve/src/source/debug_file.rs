@@ -40,8 +40,8 @@ pub(super) struct DebugFile {
     pub(super) sections: HashMap<String, u64>,
 }
 
-/// Finds the debug information of a module: among the files that the user named, in the executed file, where debug packages put
-/// it, and on servers that the user names. `None` if there is none.
+/// Finds the debug information of a module: among the files that the user named, in the executed file, and where debug packages put
+/// it. Servers that the user names come last. `None` if there is none.
 pub(super) fn find_debug_file(
     snapshot: &Snapshot,
     idx: ModuleIdx,

@@ -317,12 +317,11 @@ impl Image {
         let Content::Memory(owner) = &mut self.content else {
             return n_changed;
         };
-        if self.text.has_unnamed() {
+        // What is there now may have another name, or a first one.
+        if 0 < n_changed || self.text.has_unnamed() {
             owner.note_names(memory);
         }
         if 0 < n_changed {
-            // What is there now may have another name.
-            memory.look_again(owner.tgid, owner.generation);
             let functions = self.text.changed_functions().into_iter();
             let room = MAX_AWAITING.saturating_sub(self.awaiting.len());
             self.awaiting.extend(functions.take(room).map(|at| (at, at..at)));

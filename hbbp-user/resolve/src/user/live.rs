@@ -164,15 +164,17 @@ impl UserSpace {
     }
 
     /// Applies what the last comparison found, before a snapshot. Where libraries take turns, the record of one that came before the
-    /// memory was read may not have been read.
+    /// memory was read may not have been read, and no later comparison decides.
     pub(crate) fn settle(&mut self, losses: &mut Losses) {
         if let Origin::Live(live) = &mut self.origin {
             let processes = &mut self.processes;
-            let turning = &live.turning;
-            live.comparison.found.retain(|found| {
+            let (turning, found) = (&live.turning, &mut live.comparison.found);
+            let n_found = found.len();
+            found.retain(|found| {
                 let process = hit_process(processes, found.process);
                 process.is_none_or(|process| !turning.contains_key(&process.task.tgid))
             });
+            losses.add(Loss::TextNotCompared, (n_found - found.len()) as u64);
         }
         self.begin_comparison(losses);
     }
