@@ -87,8 +87,8 @@ class Programs:
         return ["/usr/bin/perl", "-e", PERL, str(rounds)]
 
 
-# More than any of them comes to while it is measured.
-MANY = {"cc1": 400, "sqlite3": 5000}
+# More than any of them comes to while it is measured, but for cc1: it parses all before it optimises any.
+MANY = {"cc1": 400, "sqlite3": 200000, "python3": 100000, "perl": 100000}
 NAMES = ["gzip", "sqlite3", "python3", "cc1", "openssl", "xz", "perl"]
 
 
@@ -176,7 +176,7 @@ def main():
         for name in sys.argv[3:] or NAMES:
             program = getattr(programs, name)
             truth = exact(program, folder, environment)
-            profile = recorded(hbbp, seconds, program(MANY.get(name, 3000)), folder, environment)
+            profile = recorded(hbbp, seconds, program(MANY.get(name, 30000)), folder, environment)
             code = Code({file for file, _ in truth if os.path.isfile(file)})
             truth = code.known(truth)
             figures = ""
